@@ -81,6 +81,19 @@ def count_languages(pairs: Dataset) -> Counter[str]:
     return counts
 
 
+def language_ids(pairs: Dataset, column: str = "source_lang") -> tuple[np.ndarray, list[str]]:
+    """Return the number of each row's language, int16 (rows,), and the languages by number, in order."""
+    numbers: dict[str, int] = {}
+    parts = [np.empty(0, dtype=np.int16)]
+    for codes in scan_codes(pairs, column):
+        names = codes.combine_chunks().dictionary_encode()
+        here = [numbers.setdefault(name, len(numbers)) for name in names.dictionary.to_pylist()]
+        parts.append(np.array(here, dtype=np.int16)[names.indices.to_numpy()])
+    ordered = sorted(numbers)
+    ranks = np.array([ordered.index(name) for name in numbers], dtype=np.int16)
+    return ranks[np.concatenate(parts)], ordered
+
+
 @contextmanager
 def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
     """Open a Parquet file; errors of opening and of reading inside the `with` block become an `InputError`."""
@@ -103,11 +116,22 @@ def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
 
 
 def parquet_batches(
-    file: pyarrow.parquet.ParquetFile, rows: int, columns: Sequence[str] | None = None
+    file: pyarrow.parquet.ParquetFile,
+    size: int,
+    columns: Sequence[str] | None = None,
+    first: int = 0,
+    last: int = sys.maxsize,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the rows of a file in batches, one row group after another, so that only one is in memory."""
+    """Yield the rows `[first, last)` in batches, one row group after another, so that only one is in memory."""
+    position = 0
     for group in range(file.num_row_groups):
-        yield from file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
+        end = position + file.metadata.row_group(group).num_rows
+        if position < last and end > first:
+            for batch in file.iter_batches(size, row_groups=[group], columns=columns, use_threads=False):
+                if taken := batch.slice(max(first - position, 0), max(last - max(first, position), 0)):
+                    yield taken
+                position += len(batch)
+        position = end
 
 
 @contextmanager
@@ -173,25 +197,17 @@ def write_shard(path: Path, tables: Iterable[pyarrow.Table]) -> dict[str, Any]:
 
 
 def read_rows(
-    files: Sequence[tuple[Path, int]], first: int = 0, last: int | None = None, columns: Sequence[str] | None = None
+    files: Sequence[tuple[Path, int]],
+    first: int = 0,
+    last: int = sys.maxsize,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows `[first, last)` of files in batches; `files` are paths and their numbers of rows."""
     start = 0
     for path, rows in files:
-        if start + rows > first and (last is None or start < last):
+        if start < last and start + rows > first:
             with open_parquet(path) as file:
-                position = start
-                for group in range(file.num_row_groups):
-                    size = file.metadata.row_group(group).num_rows
-                    if position + size <= first or (last is not None and position >= last):
-                        position += size
-                        continue
-                    for batch in file.iter_batches(_BATCH, row_groups=[group], columns=columns, use_threads=False):
-                        skip = max(first - position, 0)
-                        end = len(batch) if last is None else last - position
-                        position += len(batch)
-                        if taken := batch.slice(skip, max(end - skip, 0)):
-                            yield taken
+                yield from parquet_batches(file, _BATCH, columns, first - start, last - start)
         start += rows
 
 

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import json
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -20,7 +20,7 @@ from tokenizers.normalizers import Sequence as Normalizers
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.arrow import mapped_files, release_pages, scan_columns
+from hf_xalign.data.arrow import language_ids, mapped_files, release_pages
 from hf_xalign.data.parallel import check_columns, check_dataset
 from hf_xalign.data.words import clean_text, lettered_words
 from hf_xalign.errors import InputError
@@ -222,28 +222,17 @@ def check_pieces(
     target side, if it differs.
     """
     for side, side_tokenizer in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
-        code = f"{side}_lang" if f"{side}_lang" in dataset.column_names else None
-        names = [name for name in (f"{side}_words", side) if name in dataset.column_names]
-        for language, rows in _sampled_rows(dataset, code).items():
-            columns = [dataset.with_format(None).select(rows)[name][:] for name in names]
-            cells = [next((cell for cell in row if cell is not None), "") for row in zip(*columns)]
+        code = f"{side}_lang"
+        names: Sequence[str | None] = [None]
+        languages = np.zeros(len(dataset))
+        if code in dataset.column_names:
+            languages, names = language_ids(dataset, code)
+        given = [name for name in (f"{side}_words", side) if name in dataset.column_names]
+        for number, language in enumerate(names):
+            rows = np.random.default_rng(0).permutation(np.flatnonzero(languages == number))
+            sample = dataset.with_format(None).select(np.sort(rows[:_SAMPLE])).select_columns(given)
+            cells = [next((cell for cell in row.values() if cell is not None), "") for row in sample]
             check_vocabulary(side_tokenizer, cells, language, f"{what}, {side}")
-
-
-def _sampled_rows(dataset: Dataset, column: str | None) -> dict[str | None, list[int]]:
-    """Return up to 1,000 random row numbers of each language."""
-    rows: dict[str | None, list[np.ndarray]] = defaultdict(list)
-    start = 0
-    for table in scan_columns(dataset, column) if column else ():
-        codes = table[column].combine_chunks().dictionary_encode()
-        for number, language in enumerate(codes.dictionary.to_pylist()):
-            rows[language].append(start + np.flatnonzero(codes.indices.to_numpy() == number).astype(np.int32))
-        start += len(table)
-    rows = rows if column else {None: [np.arange(len(dataset))]}
-    return {
-        language: np.sort(np.random.default_rng(0).permutation(np.concatenate(chunks))[:_SAMPLE]).tolist()
-        for language, chunks in sorted(rows.items(), key=str)
-    }
 
 
 # A tokenizer's size and the highest of its ids, cached because a large vocabulary takes a quarter of a second to read.

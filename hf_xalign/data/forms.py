@@ -97,26 +97,22 @@ IDS = {"id", "idx", "sent_id", "sentence_id", "segment_id", "uid", "guid", "key"
 OF_ROW = ("lang", "language")
 # What to do with files of other kinds; those of two languages, read as lines, would pair markup.
 _TRANSLATE = "convert it to TMX, by {} of the Translate Toolkit"
-ADVICE = {
-    **dict.fromkeys((".po", ".pot"), _TRANSLATE.format("po2tmx")),
+_ADVICE = {
+    ".po .pot": _TRANSLATE.format("po2tmx"),
     # po2tmx leaves out, without a word, what XLIFF does not call approved.
-    **dict.fromkeys(
-        (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"),
-        "convert it to CSV, by xliff2po and po2csv of the Translate Toolkit",
-    ),
+    ".xlf .xliff .sdlxliff .mqxliff .mxliff": "convert it to CSV, by xliff2po and po2csv of the Translate Toolkit",
     ".ts": _TRANSLATE.format("ts2po and po2tmx"),
-    **dict.fromkeys((".srt", ".vtt"), "its lines are cues. Take OPUS's aligned text, or write one sentence a line"),
-    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV in UTF-8"),
-    **dict.fromkeys((".docx", ".odt", ".pdf", ".html"), "save its text in UTF-8, one sentence a line"),
-    **dict.fromkeys(
-        (".properties", ".strings", ".yml", ".yaml", ".ini", ".ftl", ".toml", ".php", ".resx", ".arb"),
-        "it has keys beside its texts. Convert both files to one PO file, and that to TMX, by the Translate Toolkit",
-    ),
+    ".srt .vtt": "its lines are cues. Take OPUS's aligned text, or write one sentence a line",
+    ".xlsx .xls .ods": "save the sheet as CSV in UTF-8",
+    ".docx .odt .pdf .html": "save its text in UTF-8, one sentence a line",
+    ".properties .strings .yml .yaml .ini .ftl .toml .php .resx .arb": "it has keys beside its texts. Convert both "
+    "files to one PO file, and that to TMX, by the Translate Toolkit",
     ".tbx": "convert it by tbx2tmx of the Translate Toolkit",
     ".arrow": "load it by datasets.Dataset.from_file, and write it by to_parquet",
     ".zst": "decompress it by: zstd -d",
-    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar"), "unpack it, and name the files inside"),
+    ".zip .tar .tgz .7z .rar": "unpack it, and name the files inside",
 }
+ADVICE = {suffix: advice for suffixes, advice in _ADVICE.items() for suffix in suffixes.split()}
 
 
 def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -> tuple[str, list[str]] | None:

@@ -44,7 +44,7 @@ from hf_xalign.data.parallel import (
     is_by_language,
 )
 from hf_xalign.data.sides import SAMPLE, check_sides, fault_of_sides
-from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
+from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import is_first_process
 from hf_xalign.errors import InputError, explained
@@ -54,9 +54,8 @@ from hf_xalign.record import hub_id
 
 logger = logging.getLogger(__name__)
 
-Pair = tuple[str, str, str, str]
+Row = tuple[Any, ...]  # values of the columns of `_SCHEMA`
 Entry = dict[str, Any]  # what the record says of a source
-Words = tuple[list[str] | None, list[str] | None]  # words of both sides, where the source has them
 OnEmpty = Literal["error", "drop"]
 
 PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
@@ -355,8 +354,7 @@ def _load_files(
     settings = [columns.source_lang, columns.target_lang, columns.source, columns.target, max_pairs, on_empty]
     key = digest(_READING, form, content, settings)
     if linked:
-        rules = {"drop_empty": on_empty == "drop", "keep_unlinked": keep_unlinked}
-        shards = (read_linked(file, columns, **rules) for file in files)
+        shards = (_read_linked(file, columns, on_empty, keep_unlinked) for file in files)
         batches = take_rows(itertools.chain.from_iterable(shards), max_pairs)
     else:
         pairs = _pairs(_read(rows, columns, names[0], form), names, on_empty)
@@ -366,21 +364,16 @@ def _load_files(
     return loaded
 
 
-def read_linked(
-    path: Path, columns: readers.Columns, *, drop_empty: bool, keep_unlinked: bool = False
+def _read_linked(
+    path: Path, columns: readers.Columns, on_empty: OnEmpty, keep_unlinked: bool
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the pairs of a Parquet file with words and links; pairs without a link only if `keep_unlinked`.
-
-    Raises:
-        InputError: a column is missing or has another type, a value is null, a language differs from the one asked
-            for, or a side is empty without `drop_empty`.
-    """
+    """Yield the pairs of a Parquet file with words and links."""
     first = unlinked = empty = 0
     with readers.open_parquet(path) as file:
         for batch in readers.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
             with explained(f"{path}: a column is missing or has the wrong type", KeyError, pyarrow.ArrowException):
                 batch = batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA)
-            blank, linked = _check_rows(batch, columns, path, first, drop_empty=drop_empty)
+            blank, linked = _check_rows(batch, columns, path, first, on_empty)
             linked |= keep_unlinked
             empty, unlinked = empty + int(blank.sum()), unlinked + int((~linked & ~blank).sum())
             first += len(batch)
@@ -395,7 +388,7 @@ def read_linked(
 
 
 def _check_rows(
-    batch: pyarrow.RecordBatch, columns: readers.Columns, path: Path, first: int, *, drop_empty: bool
+    batch: pyarrow.RecordBatch, columns: readers.Columns, path: Path, first: int, on_empty: OnEmpty
 ) -> tuple[np.ndarray, np.ndarray]:
     """Check a batch, and return which rows have an empty side and which have links, bool (rows,)."""
 
@@ -407,11 +400,11 @@ def _check_rows(
         refuse(batch[name].is_null().to_numpy(zero_copy_only=False), f"the column {name} is null")
     for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
         for code in batch[name].unique().to_pylist():
-            readers.check_row_language({name: code}, name, asked, str(path))
+            readers.check_row_language(code, name, asked, str(path))
     blank = np.zeros(len(batch), dtype=bool)
     for side in ("source", "target"):
         blank |= pyarrow.compute.equal(batch[side], "").to_numpy(zero_copy_only=False)
-    if not drop_empty:
+    if on_empty == "error":
         refuse(blank, "a side is empty. Correct it, or drop such pairs by on_empty='drop'.")
     return blank, batch["links"].value_lengths().to_numpy() > 0
 
@@ -425,7 +418,7 @@ def stream_parallel(
     source_column: str | None = None,
     target_column: str | None = None,
     revision: str | None = None,
-) -> Iterator[Pair]:
+) -> Iterator[Row]:
     """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`].
 
     Text that may be noisy is not refused: a warning says if its first pairs look swapped or like no sentences.
@@ -433,16 +426,16 @@ def stream_parallel(
     asked = readers.Columns(source_lang, target_lang, source_column, target_column)
     form, files, _, columns, rows = _open(source, asked, split, revision)
     name = str(files[0]) if len(files) == 1 else source
-    pairs = ((pair, words) for _, pair, words in _read(rows, columns, name, form) if pair is not None)
+    pairs = (pair for _, pair in _read(rows, columns, name, form) if pair is not None)
     if sample := list(itertools.islice(pairs, SAMPLE)):
-        first, words = sample[0]
-        logger.info("%s: the first pair: %s", name, describe_pair(dict(zip(COLUMNS, first, strict=True))))
-        if any(words):
+        first = dict(zip(_SCHEMA.names, sample[0], strict=True))
+        logger.info("%s: the first pair: %s", name, describe_pair(first))
+        if any(first[column] for column in WORDS):
             logger.warning("%s: the columns %s are not kept, because the text may change", name, ", ".join(WORDS))
-        sources, targets, *_ = zip(*(pair for pair, _ in sample), strict=True)
-        if fault := fault_of_sides(sources, targets, *first[2:]):
+        sources, targets, *_ = zip(*sample, strict=True)
+        if fault := fault_of_sides(sources, targets, first["source_lang"], first["target_lang"]):
             logger.warning("%s: %s", name, fault)
-    yield from (pair for pair, _ in itertools.chain(sample, pairs))
+    yield from (pair[: len(COLUMNS)] for pair in itertools.chain(sample, pairs))
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
@@ -495,17 +488,12 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
     check_columns(dataset, COLUMNS, name, remedy)
     if not len(dataset):
         raise InputError(f"{name} has no rows. Give at least one sentence pair.")
-    pairs_of_codes = (codes for table in scan_columns(dataset, *COLUMNS[2:]) for codes in _languages(table))
-    for codes in dict.fromkeys(pairs_of_codes):
-        if same_language(*codes):
-            raise InputError(f"{name}: both sides of some rows are in {codes[1]}, the pivot. Correct or remove them.")
+    for table in scan_columns(dataset, *COLUMNS[2:]):
+        for codes in table.group_by(COLUMNS[2:]).aggregate([]).to_pylist():
+            if same_language(*codes.values()):
+                pivot = codes["target_lang"]
+                raise InputError(f"{name}: both sides of some rows are in {pivot}, the pivot. Correct or remove them.")
     return dataset
-
-
-def _languages(table: pyarrow.Table) -> Iterator[tuple[Any, ...]]:
-    """Yield the distinct pairs of languages in a table."""
-    distinct = table.select(COLUMNS[2:]).group_by(COLUMNS[2:]).aggregate([])
-    yield from zip(*(column.to_pylist() for column in distinct.columns))
 
 
 def _open(
@@ -548,15 +536,13 @@ def _load_saved(folder: Path, split: str) -> Dataset:
 
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:
     """Load a split of a Hub dataset, written owner/name or owner/name:config."""
-    match = HUB_ID.fullmatch(name)
-    assert match is not None  # callers have checked the name
-    repository, config = match.groups()
+    repository, _, config = name.partition(":")
+    # In the Hub's own conversion to Parquet, configurations are folders.
+    where = {"data_dir": config} if config and revision == PARQUET else {}
     try:
         # Not `load_dataset`, because only the builder knows the commit.
-        # In the Hub's own conversion to Parquet, configurations are folders.
-        converted = revision == PARQUET and config is not None
-        where: dict[str, str] = {"data_dir": config} if converted else {}
-        builder = datasets.load_dataset_builder(repository, None if converted else config, revision=revision, **where)
+        named = None if where else config or None
+        builder = datasets.load_dataset_builder(repository, named, revision=revision, **where)
         builder.download_and_prepare()
         dataset = builder.as_dataset(split=split)
     except datasets.exceptions.DatasetNotFoundError as error:
@@ -587,14 +573,12 @@ def hub_commit(dataset: Dataset | None) -> str | None:
     return next((match[1] for match in matches if match), None)
 
 
-def _pairs(
-    rows: Iterator[tuple[int, Pair | None, Words]], names: tuple[str, str], on_empty: OnEmpty
-) -> Iterator[tuple[Pair, Words]]:
+def _pairs(rows: Iterator[tuple[int, Row | None]], names: tuple[str, str], on_empty: OnEmpty) -> Iterator[Row]:
     """Yield the pairs with two sides; errors call the file of the source and of the target side by `names`."""
     dropped = 0
-    for row, pair, words in rows:
+    for row, pair in rows:
         if pair is not None and pair[0] and pair[1]:
-            yield pair, words
+            yield pair
         elif on_empty == "drop":
             dropped += 1
         else:
@@ -605,10 +589,8 @@ def _pairs(
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
 
 
-def _read(
-    rows: readers.Rows, columns: readers.Columns, name: str, form: str
-) -> Iterator[tuple[int, Pair | None, Words]]:
-    """Yield the pair and the words of each row, None for an empty line.
+def _read(rows: readers.Rows, columns: readers.Columns, name: str, form: str) -> Iterator[tuple[int, Row | None]]:
+    """Yield the pair of each row with its words, None for an empty line.
 
     Logs once which columns hold the pair, unless their names are obvious, and that links are not read.
     """
@@ -616,7 +598,7 @@ def _read(
     said = form in (".tsv", ".csv")  # the reader of the header has logged it
     for row, record in rows if form in readers.FLAT else _unfolded(rows, columns, name):
         if record is None or record.get("translation", ...) is None:
-            yield row, None, (None, None)
+            yield row, None
             continue
         if not said and (pair_columns := columns.locate(record)[1]):
             said = True
@@ -625,26 +607,22 @@ def _read(
         if row == 1 and "links" in record:
             logger.warning("%s: links are not read, because they need a Parquet file with both columns of words", name)
         where = f"{name}, row {row}"
-        pair = columns.read(record, where)
-        source, target = (
-            None if record.get(column) is None else check_words(record[column], f"{where}: {column}")
-            for column in (WORDS[::-1] if columns.source == "target" else WORDS)
-        )
-        yield row, pair, (source, target)
+        values: list[Any] = [*columns.read(record, where)]
+        for column in WORDS[::-1] if columns.source == "target" else WORDS:
+            words = record.get(column)
+            values.append(None if words is None else check_words(words, f"{where}: {column}"))
+        yield row, tuple(values)
 
 
 def _unfolded(rows: readers.Rows, columns: readers.Columns, name: str) -> readers.Rows:
     """Yield a row for each pair of a row whose sides are lists, and log how many there were."""
     lists = pairs = 0
     for row, record in rows:
-        for column, value in (record or {}).items():
-            # Most rows have text alone, so the cheapest test comes first.
-            if type(value) in (list, dict) and column not in _LISTS and _is_list(value):
-                break
-        else:
+        # Most rows have text alone, so the cheapest test comes first.
+        long = [name for name, value in (record or {}).items() if type(value) in (list, dict) and _is_list(value)]
+        if record is None or _LISTS.issuperset(long):
             yield row, record
             continue
-        assert record is not None
         records = list(columns.unfold(record, f"{name}, row {row}"))
         if records != [record]:
             lists, pairs = lists + 1, pairs + len(records)
@@ -660,8 +638,8 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | List | LargeList | datasets.TranslationVariableLanguages)
 
 
-def _batches(pairs: Iterator[tuple[Pair, Words]]) -> Iterator[pyarrow.RecordBatch]:
+def _batches(pairs: Iterator[Row]) -> Iterator[pyarrow.RecordBatch]:
     while batch := list(itertools.islice(pairs, _BATCH)):
-        columns = zip(*((*pair, *words) for pair, words in batch), strict=True)
+        columns = zip(*batch, strict=True)
         arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA)]
         yield pyarrow.record_batch(arrays, schema=_SCHEMA)

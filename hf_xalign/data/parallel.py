@@ -13,7 +13,7 @@ import pyarrow.compute
 from datasets import Dataset
 
 from hf_xalign.checks import check_lengths
-from hf_xalign.data.arrow import count_languages, scan_codes, scan_columns
+from hf_xalign.data.arrow import count_languages, language_ids, scan_codes, scan_columns
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import parse_language
@@ -202,14 +202,9 @@ def _texts(pairs: Dataset) -> Iterator[Any]:
 
 def first_pairs(pairs: Dataset) -> list[str]:
     """Describe the first pair of each source language, one line each, and which side is the pivot."""
-    first_rows: dict[str, int] = {}
-    start = 0
-    for batch in scan_columns(pairs, "source_lang"):
-        codes = batch["source_lang"].combine_chunks()
-        for code in codes.unique().to_pylist():
-            first_rows.setdefault(code, start + codes.index(code).as_py())
-        start += len(codes)
-    return [f"first    {describe_pair(pairs[row])}" for _, row in sorted(first_rows.items())]
+    languages, names = language_ids(pairs)
+    rows = [int((languages == number).argmax()) for number in range(len(names))]
+    return [f"first    {describe_pair(pairs[row])}" for row in rows]
 
 
 def draw_pairs(

@@ -258,7 +258,8 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
     A warning names the first row of a TSV file that looks quoted.
     """
     header = list(names)
-    look = file_format(Path(path)) != ".csv"
+    is_csv = file_format(Path(path)) == ".csv"
+    look = not is_csv
     for row, cells in read_cells(path):
         if look and (quoted := _quoted_cell(cells, row == 1)):
             look = False
@@ -273,7 +274,6 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
             yield row, None
         elif len(cells) != len(header):
             wanted = f"{len(header)} {'(or a header that names the columns)' if names else 'as in the header'}"
-            is_csv = file_format(Path(path)) == ".csv"
             columns = "columns" if is_csv else "tab-separated columns"
             looks_quoted = any(cell.startswith('"') for cell in cells) and not is_csv
             advice = ". TSV has no quoting: if its cells are quoted, call the file .csv" if looks_quoted else ""
@@ -522,8 +522,8 @@ class Columns:
             languages = dict(zip(languages, reversed([*languages.values()]), strict=True))
             columns = columns if pair.by_language else columns[::-1]
         named = self.source_lang or (None if "source_lang" in languages else pair.language)
-        source_lang = check_row_language(languages, "source_lang", named, where)
-        target_lang = check_row_language(languages, "target_lang", self.target_lang, where)
+        source_lang = check_row_language(languages.get("source_lang"), "source_lang", named, where)
+        target_lang = check_row_language(languages.get("target_lang"), "target_lang", self.target_lang, where)
         texts = ("" if flat[column] is None else text_of(flat[column], column, where) for column in columns)
         source, target = ("" if (side := clean_text(text).strip()) in forms.EMPTY else side for text in texts)
         return source, target, source_lang, target_lang
@@ -620,9 +620,8 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
     return found
 
 
-def check_row_language(record: Record, column: str, asked: str | None, where: str) -> str:
+def check_row_language(lang: Any, column: str, asked: str | None, where: str) -> str:
     """Return the language asked for, or else the row's, which it must cover (as `de` does `deu` and `de_AT`)."""
-    lang = record.get(column)
     if lang not in (None, "", asked):
         code = find_language(lang) if isinstance(lang, str) and lang == lang.strip() else None
         lang = check_language(code or lang, f"{where}: {column}")
@@ -763,13 +762,9 @@ def _by_id(side: Iterable[tuple[Any, str]]) -> dict[Any, str]:
 
 def _texts(path: Path) -> Iterator[tuple[str | None, str]]:
     """Yield ids and sentences of plain text, where a verse that covers the next is empty too."""
-    before: tuple[str | None, str] | None = None
-    for key, line in read_sentences(path):
-        if before is not None:
-            yield before[0], "" if line.strip() == forms.COVERED else before[1]
-        before = key, line
-    if before is not None:
-        yield before
+    lines = itertools.chain(read_sentences(path), [(None, "")])
+    for (key, line), (_, following) in itertools.pairwise(lines):
+        yield key, "" if following.strip() == forms.COVERED else line
 
 
 def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:

@@ -20,6 +20,8 @@ from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)
 
+TOKENS = ["source_tokens", "target_tokens"]
+
 
 class PairCounts(NamedTuple):
     """Pairs of one language: kept, dropped as too short (on a side), and dropped as too long (both sides together)."""
@@ -86,23 +88,10 @@ def encode_sentence_pairs(
         check_range(least=1, most=limit // 2, min_tokens=min_tokens)
     if limit < max_tokens:
         logger.info("max_tokens=%d exceeds the tokenizer's limit for a pair, %d, which is used", max_tokens, limit)
-    check_pieces(dataset.select_columns(list(COLUMNS)), tokenizer, "the dataset")
-
-    def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
-        source, target = (token_ids(tokenizer, batch[side]) for side in ("source", "target"))
-        sizes = [(len(source_ids), len(target_ids)) for source_ids, target_ids in zip(source, target, strict=True)]
-        lengths = {"length": [sum(pair) for pair in sizes], "shorter": [min(pair) for pair in sizes]}
-        return {"source_ids": source, "target_ids": target, **lengths, "pair": rows}
-
-    encoded = map_rows(
-        dataset.select_columns(list(COLUMNS)),
-        encode_batch,
-        with_indices=True,
-        remove_columns=["source", "target"],
-        desc="Encoding sentence pairs",
-    )
-    lengths, shorter, languages = (column_array(encoded, name) for name in ("length", "shorter", "source_lang"))
-    fate = np.where(shorter < min_tokens, 1, np.where(lengths > limit, 2, 0))
+    encoded = encode_sides(dataset, tokenizer, "the dataset")
+    sizes = np.stack([column_array(encoded, name) for name in TOKENS], axis=1)
+    languages = column_array(encoded, "source_lang")
+    fate = np.where(sizes.min(axis=1) < min_tokens, 1, np.where(sizes.sum(axis=1) > limit, 2, 0))
     counts = {}
     for name in np.unique(languages):
         counts[str(name)] = PairCounts(*np.bincount(fate[languages == name], minlength=3).tolist())
@@ -117,7 +106,24 @@ def encode_sentence_pairs(
     if len(rows_left) < len(encoded):
         logger.info("pairs dropped: %s (%s)", summary, rules)
         encoded = encoded.select(rows_left)
-    return SentencePairs(encoded.remove_columns("shorter"), counts)
+    return SentencePairs(encoded.remove_columns(TOKENS), counts)
+
+
+def encode_sides(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, what: str) -> Dataset:
+    """Encode both texts of each pair; `what` names the pairs in warnings.
+
+    Returns the columns of [`encode_sentence_pairs`], and [`TOKENS`], the numbers of tokens of the sides.
+    """
+    text = dataset.select_columns(list(COLUMNS))
+    check_pieces(text, tokenizer, what)
+
+    def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
+        columns = {f"{side}_ids": token_ids(tokenizer, batch[side]) for side in ("source", "target")}
+        sizes = [list(map(len, side)) for side in columns.values()]
+        return {**columns, "length": list(map(sum, zip(*sizes))), "pair": rows, **dict(zip(TOKENS, sizes))}
+
+    gone = ["source", "target"]
+    return map_rows(text, encode, with_indices=True, remove_columns=gone, desc="Encoding sentence pairs")
 
 
 def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from datasets import Dataset
 from pyarrow.compute import utf8_length
 from torch.utils.data import Sampler
 
-from hf_xalign.data.arrow import scan_columns
+from hf_xalign.data.arrow import language_ids, scan_columns
 from hf_xalign.data.batches.pairs import EncodedRow, PairCollator
 
 LanguageSampling = Literal["proportional", "each", "temperature"]
@@ -134,19 +134,13 @@ def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, lis
     the longer side, which predicts the number of tokens better than the number of words does.
     """
     measured = ["length"] if "length" in dataset.column_names else ["source_words", "target_words"]
-    lengths, languages = np.empty(len(dataset), dtype=np.uint16), np.empty(len(dataset), dtype=np.int16)
-    codes: dict[str, int] = {}
+    lengths = np.empty(len(dataset), dtype=np.uint16)
     start = 0
-    for batch in scan_columns(dataset, *measured, "source_lang"):
-        rows = slice(start, start := start + len(batch))
+    for batch in scan_columns(dataset, *measured):
         sizes = [batch[name].to_numpy() if name == "length" else _characters(batch[name]) for name in measured]
-        lengths[rows] = np.minimum(np.max(sizes, axis=0), np.iinfo(lengths.dtype).max)
-        names = batch["source_lang"].combine_chunks().dictionary_encode()
-        ids = np.array([codes.setdefault(name, len(codes)) for name in names.dictionary.to_pylist()], dtype=np.int16)
-        languages[rows] = ids[names.indices.to_numpy()]
-    names = sorted(codes)
-    ranks = np.array([names.index(name) for name in codes], dtype=np.int16)
-    return lengths, ranks[languages], names
+        lengths[start : start + len(batch)] = np.minimum(np.max(sizes, axis=0), np.iinfo(lengths.dtype).max)
+        start += len(batch)
+    return lengths, *language_ids(dataset)
 
 
 def _characters(words: pyarrow.ChunkedArray) -> np.ndarray:

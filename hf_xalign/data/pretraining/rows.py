@@ -22,8 +22,8 @@ from hf_xalign.data import encoding
 from hf_xalign.data.arrow import column_array
 from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.load import as_parallel
-from hf_xalign.data.parallel import COLUMNS, MONOLINGUAL, check_columns, check_values, only_language
-from hf_xalign.data.sentence_pairs import sentence_frame
+from hf_xalign.data.parallel import MONOLINGUAL, check_columns, check_values, only_language
+from hf_xalign.data.sentence_pairs import TOKENS, encode_sides, sentence_frame
 from hf_xalign.errors import InputError, content_errors, explained
 
 logger = logging.getLogger(__name__)
@@ -163,26 +163,26 @@ def _monolingual(
             for chunk, start in enumerate(range(0, len(ids), room)):
                 pieces.append(ids[start : start + room])
                 chunk_numbers.append(chunk)
-        return {"ids_0": pieces, "size_0": [len(piece) for piece in pieces], "number": chunk_numbers}
+        return {"text_ids": pieces, "text_tokens": list(map(len, pieces)), "number": chunk_numbers}
 
     encoded = map_rows(
         corpus.select_columns([column]),
         encode,
         remove_columns=[column],
-        features=Features({"ids_0": List(Value("int32")), "size_0": Value("int32"), "number": Value("int32")}),
+        features=Features({"text_ids": List(Value("int32")), "text_tokens": Value("int32"), "number": Value("int32")}),
         desc=f"Encoding {language}",
     )
     if not len(encoded):
         fitting = f" of at most {room} tokens" if long_sentences == "drop" else ""
         raise InputError(f"{name} has no text{fitting} in its {len(corpus)} rows")
     chunk_numbers = column_array(encoded, "number")
-    rows = _rows(encoded, room, [before, after], [language])
+    rows = _rows(encoded, room, [before, after], {"text": language})
     return rows, TextCounts(
         sentences=len(corpus),
         left_out=len(corpus) - int((chunk_numbers == 0).sum()),
         cut=int((chunk_numbers == 1).sum()),
         rows=len(rows),
-        tokens=int(column_array(encoded, "size_0").sum()),
+        tokens=int(column_array(encoded, "text_tokens").sum()),
     )
 
 
@@ -191,25 +191,11 @@ def _bilingual(
 ) -> tuple[Dataset, TextCounts]:
     name = "the dataset of sentence pairs"
     pairs = as_parallel(pairs, name)
-    languages = [str(only_language(pairs, f"{side}_lang", name)) for side in ("target", "source")]
+    languages = {side: str(only_language(pairs, f"{side}_lang", name)) for side in ("target", "source")}
     frame = sentence_frame(tokenizer)
     room = (block_size - frame.pair_specials) // 2
-    encoding.check_pieces(pairs.select_columns(list(COLUMNS)), tokenizer, "the sentence pairs")
-
-    def encode(batch: dict[str, list]) -> dict[str, list]:
-        columns: dict[str, list] = {}
-        for k, side in enumerate(("target", "source")):
-            columns[f"ids_{k}"] = encoding.token_ids(tokenizer, batch[side])
-            columns[f"size_{k}"] = [len(ids) for ids in columns[f"ids_{k}"]]
-        return columns
-
-    encoded = map_rows(
-        pairs.select_columns(list(COLUMNS)),
-        encode,
-        remove_columns=["source", "target"],
-        desc="Encoding sentence pairs",
-    )
-    sizes = np.stack([column_array(encoded, f"size_{k}") for k in (0, 1)], axis=1)
+    encoded = encode_sides(pairs, tokenizer, "the sentence pairs")
+    sizes = np.stack([column_array(encoded, name) for name in TOKENS], axis=1)
     fitting = np.flatnonzero(((sizes > 0) & (sizes <= room)).all(axis=1))
     if not len(fitting):
         raise InputError(
@@ -227,14 +213,16 @@ def _bilingual(
 
 
 def _rows(
-    encoded: Dataset, room: int, frame: Sequence[list[int]], languages: list[str], padding: int | None = None
+    encoded: Dataset, room: int, frame: Sequence[list[int]], languages: dict[str, str], padding: int | None = None
 ) -> Dataset:
-    """Pack encoded sentences (columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`) between special tokens.
+    """Pack encoded sentences (`text`, or both sides of pairs) between special tokens.
 
-    `padding` is the token that fills the first half of a pair, if that is padded.
+    `languages` are those of the sides, in their order in a row. `padding` is the token that fills the first half of a
+    pair, if that is padded.
     """
-    names = [f"ids_{k}" for k in range(len(languages))]
-    bounds = pack(np.stack([column_array(encoded, f"size_{k}") for k in range(len(languages))], axis=1), room)
+    codes = list(languages.values())
+    names = [f"{side}_ids" for side in languages]
+    bounds = pack(np.stack([column_array(encoded, f"{side}_tokens") for side in languages], axis=1), room)
     sentences = encoded.select_columns(names)
 
     def build(_: dict[str, list], rows: list[int]) -> dict[str, list]:
@@ -258,9 +246,9 @@ def _rows(
         return {
             "input_ids": ids,
             "length": lengths,
-            "languages": [languages] * len(ids),
+            "languages": [codes] * len(ids),
             "parts": sizes,
-            "source_lang": ["+".join(languages)] * len(ids),
+            "source_lang": ["+".join(codes)] * len(ids),
         }
 
     return map_rows(
@@ -271,8 +259,8 @@ def _rows(
         remove_columns=names,
         features=_ROW,
         # By default, `datasets` would hash a whole corpus in memory with the function above.
-        new_fingerprint=Hasher.hash([sentences._fingerprint, room, frame, languages, padding]),
-        desc=f"Packing {'+'.join(languages)}",
+        new_fingerprint=Hasher.hash([sentences._fingerprint, room, frame, codes, padding]),
+        desc=f"Packing {'+'.join(codes)}",
     )
 
 

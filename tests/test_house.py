@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1597, 22),
     "core": (2838, 53),
-    "data": (7069, 132),
+    "data": (7046, 132),
     "evaluation": (1980, 17),
     "explore": (325, 3),
     "hub": (381, 11),

@@ -8,7 +8,6 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -191,7 +190,7 @@ def check_vocabulary(
     some = [clean_text(text) if isinstance(text, str) else text for text in some]
     counts = Counter(word for text in some if text for word in lettered_words(text))
     # Tokenizers raise on an empty list, so an empty string comes first.
-    ids = tokenizer(["", *counts], add_special_tokens=False, verbose=False).input_ids[1:]
+    ids = token_ids(tokenizer, ["", *counts])[1:]
     lost = Counter(
         {word: n for (word, n), pieces in zip(counts.items(), ids) if not pieces or tokenizer.unk_token_id in pieces}
     )
@@ -329,6 +328,7 @@ class _PairEncoder:
         self.tokenizer = word_tokenizer(tokenizer)
         self.max_length = max_length
         self.subwords = subwords
+        self.files = frozenset[str]()  # mapped files whose pages are released after each batch
         self.version = 2  # raise it when other spans are given: the cache of encoded rows depends on it
 
     def __call__(self, batch: dict[str, list], rows: Sequence[int] | None = None) -> dict[str, list]:
@@ -355,6 +355,7 @@ class _PairEncoder:
         columns["length"] = [
             max(len(s), len(t)) for s, t in zip(columns["source_ids"], columns["target_ids"], strict=True)
         ]
+        release_pages(self.files)
         return columns
 
 
@@ -371,13 +372,8 @@ def encode_when_read(
     its links by truncation is kept, without links.
     """
     encode = _PairEncoder(dataset, tokenizer, max_length, subword_links)
-    return dataset.with_transform(partial(_encode_read, encode, mapped_files(dataset)))
-
-
-def _encode_read(encode: _PairEncoder, files: frozenset[str], batch: dict[str, list]) -> dict[str, list]:
-    columns = encode(batch)
-    release_pages(files)
-    return columns
+    encode.files = mapped_files(dataset)
+    return dataset.with_transform(encode)
 
 
 def encode_pairs(

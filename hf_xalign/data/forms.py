@@ -38,30 +38,30 @@ class Form(NamedTuple):
         name: name of the corpus or tool.
         columns: what each column holds, from left to right, parted by blanks.
         order: how `first` and `second` follow from the languages.
-        documented: where the form is documented.
     """
 
     name: str
     columns: str
-    order: Literal["", "english_first", "alphabetical"]
-    documented: str
+    order: Literal["", "english_first", "alphabetical"] = ""
 
 
-_BITEXTOR, _WIKIMATRIX = "https://github.com/bitextor/bitextor", "https://github.com/facebookresearch/LASER"
-_TATOEBA = "https://github.com/Helsinki-NLP/Tatoeba-Challenge"
-_NTT = "https://www.kecl.ntt.co.jp/icl/lirg"
 FORMS = (
-    Form("Tatoeba Challenge", "source_lang target_lang source target", "", _TATOEBA),
-    Form("languages after the sentences", "source target source_lang target_lang", "", _TATOEBA),
-    Form("Tatoeba sentence pairs", "number source number target", "", "https://tatoeba.org/en/downloads"),
-    Form("WikiMatrix", "number first second", "alphabetical", f"{_WIKIMATRIX}/tree/main/tasks/WikiMatrix"),
-    Form("hunalign", "source target number", "", "https://github.com/danielvarga/hunalign"),
-    Form("Anki", "first second attribution", "english_first", "https://www.manythings.org/anki/"),
-    Form("ParaCrawl", "url url first second", "english_first", _BITEXTOR),
-    Form("ParaCrawl with a score", "url url first second number", "english_first", _BITEXTOR),
-    Form("CCAligned", "domain url first url second", "english_first", "https://www.statmt.org/cc-aligned/"),
-    Form("JParaCrawl", "domain domain number first second", "english_first", f"{_NTT}/jparacrawl/"),
-    Form("CzEng", "id number number number first second", "alphabetical", "https://ufal.mff.cuni.cz/czeng/czeng20"),
+    # https://github.com/Helsinki-NLP/Tatoeba-Challenge
+    Form("Tatoeba Challenge", "source_lang target_lang source target"),
+    Form("languages after the sentences", "source target source_lang target_lang"),
+    Form("Tatoeba sentence pairs", "number source number target"),  # https://tatoeba.org/en/downloads
+    # https://github.com/facebookresearch/LASER/tree/main/tasks/WikiMatrix
+    Form("WikiMatrix", "number first second", "alphabetical"),
+    Form("hunalign", "source target number"),  # https://github.com/danielvarga/hunalign
+    Form("Anki", "first second attribution", "english_first"),  # https://www.manythings.org/anki/
+    # https://github.com/bitextor/bitextor
+    Form("ParaCrawl", "url url first second", "english_first"),
+    Form("ParaCrawl with a score", "url url first second number", "english_first"),
+    Form("CCAligned", "domain url first url second", "english_first"),  # https://www.statmt.org/cc-aligned/
+    # https://www.kecl.ntt.co.jp/icl/lirg/jparacrawl/
+    Form("JParaCrawl", "domain domain number first second", "english_first"),
+    # https://ufal.mff.cuni.cz/czeng/czeng20
+    Form("CzEng", "id number number number first second", "alphabetical"),
 )
 # What a cell of a kind looks like.
 _HOLDS = {

@@ -34,11 +34,9 @@ from hf_xalign.data.arrow import (
 )
 from hf_xalign.data.parallel import (
     COLUMNS,
-    HELD,
     Table,
     check_columns,
     check_dataset,
-    check_key,
     check_values,
     describe_pair,
     is_by_language,
@@ -48,7 +46,7 @@ from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_sourc
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import is_first_process
 from hf_xalign.errors import InputError, explained
-from hf_xalign.language_codes import check_language, same_language
+from hf_xalign.language_codes import check_language, parse_language, same_language
 from hf_xalign.network import TransportError
 from hf_xalign.record import hub_id
 
@@ -261,9 +259,9 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
             dataset = dataset.add_column(column, [language] * len(dataset))
     if "source_lang" in dataset.column_names and "target_lang" not in dataset.column_names:
         dataset = dataset.add_column("target_lang", ["en"] * len(dataset))
-    held = {"source", "target"} if "links" not in dataset.column_names else HELD.keys()
+    held = {"source", "target", *((*WORDS, "links") if "links" in dataset.column_names else ())}
     for column in held & {*dataset.column_names}:
-        check_values(dataset, column, name, HELD)
+        check_values(dataset, column, name)
     return _one_code(dataset, name)
 
 
@@ -459,17 +457,22 @@ def join_languages(data: Any, name: str) -> Dataset:
     """
     if not is_by_language(data):
         return read_dataset(data, name)
-    by_language = {}
+    by_name = {}
     for key, rows in data.items():
         language = check_language(key, f"a key of {name}")
-        dataset = check_dataset(rows, f"{name}[{language!r}]")
-        given = None if "source_lang" in dataset.column_names else language
-        pairs = read_dataset(dataset, f"{name}[{language!r}]", given)
-        check_key(language, pairs.unique("source_lang"), name)
-        by_language[language] = pairs
-    if not by_language:
+        part = f"{name}[{language!r}]"
+        dataset = check_dataset(rows, part)
+        pairs = read_dataset(dataset, part, None if "source_lang" in dataset.column_names else language)
+        for code in pairs.unique("source_lang"):
+            if parse_language(str(code)).language != parse_language(language).language:
+                raise InputError(
+                    f"{part}: its rows are in {code}. Name each dataset by the language of its rows, or join several "
+                    "of a language."
+                )
+        by_name[part] = pairs
+    if not by_name:
         raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
-    return _joined({f"{name}[{language!r}]": pairs for language, pairs in by_language.items()})
+    return _joined(by_name)
 
 
 def _joined(by_name: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dataset:

@@ -43,12 +43,11 @@ def load_monolingual(
     """
     check_range(least=1, max_sentences=max_sentences)
     _, paths = find_source(source, TEXT)
-    path = Path(source).expanduser()
-    if words and paths and readers.is_conllu(path):
-        trees = load_treebank(path).rename_column("tokens", "words")
+    if words and paths and readers.is_conllu(paths[0]):
+        trees = load_treebank(paths[0]).rename_column("tokens", "words")
         return trees.select(range(min(len(trees), max_sentences or len(trees))))
-    column = "text" if readers.file_format(path) == ".txt" else text_column
-    dataset = _read(path, column) if paths else load_hub(str(source), "train", revision)
+    column = "text" if paths and readers.file_format(paths[0]) == ".txt" else text_column
+    dataset = _read(paths[0], column) if paths else load_hub(str(source), "train", revision)
     name = "text"
     feature = dataset.features.get(column)
     if words and isinstance(feature, (List, LargeList)):
@@ -60,13 +59,9 @@ def load_monolingual(
         dataset = dataset.select(range(min(max_sentences, len(dataset))))
     dataset = dataset.select_columns([column])
     dataset = dataset if column == name else dataset.rename_column(column, name)
-    if path.is_file():
+    if paths:
         return dataset
-
-    def cleaned(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {name: list(map(_clean, batch[name]))}
-
-    return map_rows(dataset, cleaned, desc="Reading")
+    return map_rows(dataset, lambda batch: {name: list(map(_clean, batch[name]))}, desc="Reading")
 
 
 def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str = "") -> InputError:

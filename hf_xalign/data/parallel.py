@@ -26,19 +26,13 @@ SPLITS = frozenset({"train", "validation", "dev", "test"})
 COLUMNS = ("source", "target", "source_lang", "target_lang")
 LINKED = (*COLUMNS, *WORDS, "links")  # columns of word-aligned pairs
 _LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
-_SPLIT = ("lists of words", 1, "Split its text, or remove the column.")
 # {column: what it holds, lists around each value, remedy}
-HELD = {
-    **dict.fromkeys(("source", "target"), ("text", 0, "Convert it to strings.")),
-    **dict.fromkeys(WORDS, _SPLIT),
+_HELD = {
+    **dict.fromkeys(("source", "target", "text", "text_a", "text_b", "label"), ("text", 0, "Convert it to strings.")),
+    **dict.fromkeys((*WORDS, "words"), ("lists of words", 1, "Split its text, or remove the column.")),
     "links": ("links", 2, "Give pairs [i, j] of word numbers, or align the words again."),
-}
-# Columns of text of one language.
-MONOLINGUAL = {"text": HELD["source"], "words": _SPLIT}
-_LABELLED = {
     "tokens": ("lists of words", 1, "Split its text."),
     "labels": ("lists of labels", 1, "Give a label for each word, as text or class labels."),
-    **dict.fromkeys(("text_a", "text_b", "label"), ("text", 0, "Convert it to strings.")),
 }
 
 
@@ -48,8 +42,8 @@ def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str
     if missing := [name for name in names if name not in dataset.column_names]:
         columns = ", ".join(dataset.column_names)
         raise InputError(f"{what} has no column {', '.join(missing)} (it has {columns}). {remedy}")
-    for name in HELD.keys() & set(names):
-        check_values(dataset, name, what, HELD)
+    for name in {*names} & {*LINKED} & _HELD.keys():
+        check_values(dataset, name, what)
     return dataset
 
 
@@ -65,7 +59,7 @@ def check_labelled(rows: Any, what: str) -> Dataset:
     if not len(rows):
         raise InputError(f"{what}: it has no examples. Give at least one.")
     for name in {*names, "text_b"} & {*rows.column_names}:
-        check_values(rows, name, what, _LABELLED)
+        check_values(rows, name, what)
     start = 0
     for table in scan_columns(rows, *names) if "tokens" in names else ():
         words, labels = (pyarrow.compute.list_value_length(table[name]).to_numpy() for name in names)
@@ -109,10 +103,10 @@ def check_dataset(data: Any, name: str) -> Dataset:
     raise InputError(f"{name} ({type(data).__name__}) {fault}.")
 
 
-def check_values(dataset: Dataset, column: str, name: str, held_by: Mapping[str, tuple[str, int, str]]) -> None:
-    """Raise an InputError if a column of text, words or links holds something else, or null in or as a value."""
+def check_values(dataset: Dataset, column: str, name: str) -> None:
+    """Raise an InputError if a column of text, words, links or labels holds something else, or null anywhere."""
     kind = inner = dataset.features.arrow_schema.field(column).type
-    held, depth, remedy = held_by[column]
+    held, depth, remedy = _HELD[column]
     while depth and isinstance(inner, _LISTS):
         inner, depth = inner.value_type, depth - 1
     item = getattr(dataset.features[column], "feature", None)
@@ -150,15 +144,6 @@ def only_language(pairs: Dataset, column: str, what: str) -> str | None:
     if len({parse_language(str(code)).language for code in codes}) > 1:
         raise InputError(f"{what}: {column} is {' and '.join(map(str, codes))}. Give the rows of each language alone.")
     return next(iter(codes), None)
-
-
-def check_key(key: Any, languages: Iterable[Any], name: str) -> None:
-    """Raise an InputError if rows that are given by language, as `name[key]`, are in another language."""
-    if odd := [code for code in languages if parse_language(str(code)).language != parse_language(str(key)).language]:
-        raise InputError(
-            f"{name}[{key!r}]: its rows are in {odd[0]}. Name each dataset by the language of its rows, or join "
-            "several of a language."
-        )
 
 
 def describe_pair(pair: Mapping[str, Any]) -> str:

@@ -190,8 +190,9 @@ def read_json(path: str | Path) -> Rows:
     Raises:
         InputError: the file holds no rows, or those of several splits.
     """
-    start = [line for _, line in itertools.islice(read_lines(path), 2)]
-    if len(start) == 2 and start[0].startswith("{") and start[0].endswith("}") and start[1]:
+    with open_bytes(path) as stream:
+        start = [line.removeprefix(MARK.encode()).strip() for line in itertools.islice(_raw_lines(stream), 2)]
+    if len(start) == 2 and start[0].startswith(b"{") and start[0].endswith(b"}") and start[1]:
         yield from read_jsonl(path)
         return
     content = load_json(path)

@@ -14,7 +14,7 @@ from support.text import tmx
 from support.tiny import make_links
 
 from hf_xalign.cache import cache_dir
-from hf_xalign.data import load, monolingual
+from hf_xalign.data import load, monolingual, readers
 from hf_xalign.data.load import concatenate, hub_commit, load_parallel
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS
@@ -88,6 +88,14 @@ def test_files_of_every_kind_give_the_same_rows(tmp_path, suffix):
     for path in files(tmp_path, suffix):
         assert of_file(path) == EXPECTED, path
     assert rows(load_parallel([f"de={tmp_path}/t.de{suffix},{tmp_path}/t.en{suffix}"])) == EXPECTED
+
+
+def test_json_in_one_long_line_and_in_utf_16(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "_LONGEST_LINE", 8)
+    path = tmp_path / "p.json"
+    for encoding in ("utf-8", "utf-16"):
+        path.write_bytes(json.dumps([{"de": "ä", "en": "b"}]).encode(encoding))
+        assert of_file(path) == [("ä", "b", "de", "en")]
 
 
 def test_details_of_content(tmp_path, caplog):

@@ -396,19 +396,15 @@ def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
     """
 
     def split(batch: dict[str, list], indices: list[int]) -> dict[str, list]:
-        owner = [k for k, links in enumerate(batch["links"]) for _ in links]
-        rows: dict[str, list] = {"pair": [indices[k] for k in owner], "length": [1] * len(owner)}
-        rows["source_lang"] = [batch["source_lang"][k] for k in owner]
+        flat = [(k, link) for k, links in enumerate(batch["links"]) for link in links]
+        rows: dict[str, list] = {"pair": [indices[k] for k, _ in flat], "length": [1] * len(flat)}
         if alone:
             for end, side in enumerate(SIDES):
-                rows[f"{side}_row"] = [
-                    cached[link[end]]
-                    for cached, links in zip(batch[f"{side}_rows"], batch["links"], strict=True)
-                    for link in links
-                ]
+                rows[f"{side}_row"] = [batch[f"{side}_rows"][k][link[end]] for k, link in flat]
         else:
-            rows["links"] = [[link] for links in batch["links"] for link in links]
-            rows.update({name: [batch[name][k] for k in owner] for name in batch if name not in {*rows, "links"}})
+            rows["links"] = [[link] for _, link in flat]
+        for name in ["source_lang"] if alone else [name for name in batch if name not in rows]:
+            rows[name] = [batch[name][k] for k, _ in flat]
         return rows
 
     return map_rows(

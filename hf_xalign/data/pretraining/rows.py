@@ -22,7 +22,7 @@ from hf_xalign.data import encoding
 from hf_xalign.data.arrow import column_array
 from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.load import as_parallel
-from hf_xalign.data.parallel import MONOLINGUAL, check_columns, check_values, only_language
+from hf_xalign.data.parallel import check_columns, check_values, only_language
 from hf_xalign.data.sentence_pairs import TOKENS, encode_sides, sentence_frame
 from hf_xalign.errors import InputError, content_errors, explained
 
@@ -149,7 +149,7 @@ def _monolingual(
     column, name = "words" if "words" in corpus.column_names else "text", f"the corpus of {language}"
     remedy = "Load it by hf_xalign.data.monolingual.load_monolingual, or rename its column to text or words."
     corpus = check_columns(corpus, [column], name, remedy)
-    check_values(corpus, column, name, MONOLINGUAL)
+    check_values(corpus, column, name)
     encoder = encoding.word_tokenizer(tokenizer) if column == "words" else tokenizer
     before, after = encoding.special_frame(tokenizer)
     room = block_size - len(before) - len(after)
@@ -266,8 +266,6 @@ def _rows(
 
 ENTRIES_FILE = "token_entries.json"
 
-_CHUNK = 10_000  # words tokenized at once
-
 
 @dataclass(frozen=True, eq=False)
 class TokenEntries:
@@ -327,14 +325,19 @@ class TokenEntries:
 
         `words` are entries of [`~hf_xalign.data.readers.load_dictionary`], `languages` the codes of both columns.
         """
-        pieces = [single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
+        first = single_pieces(tokenizer, [word for word, _ in words])
+        second = single_pieces(tokenizer, [word for _, word in words])
         dropped: Counter[str] = Counter()
         pairs: dict[tuple[int | str, int | str], None] = {}
-        for pair in zip(*pieces, strict=True):
-            tests = {reason: reason in pair for reason in ("unknown", "several_pieces")}
-            tests |= {"same_piece": pair[0] == pair[1], "repeated": pair in pairs}
-            if reason := next((reason for reason, true in tests.items() if true), None):
-                dropped[reason] += 1
+        for pair in zip(first, second, strict=True):
+            if "unknown" in pair:
+                dropped["unknown"] += 1
+            elif "several_pieces" in pair:
+                dropped["several_pieces"] += 1
+            elif pair[0] == pair[1]:
+                dropped["same_piece"] += 1
+            elif pair in pairs:
+                dropped["repeated"] += 1
             else:
                 pairs[pair] = None
         if not pairs:
@@ -388,11 +391,9 @@ def single_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> l
     """Return the id of each word's only piece, or the reason why it has none (`unknown`, `several_pieces`)."""
     tokenizer = encoding.word_tokenizer(tokenizer)
     pieces: list[int | str] = []
-    for start in range(0, len(words), _CHUNK):
-        chunk = [[word] for word in words[start : start + _CHUNK]]
-        for ids in tokenizer(chunk, is_split_into_words=True, add_special_tokens=False).input_ids:
-            if not ids or tokenizer.unk_token_id in ids:
-                pieces.append("unknown")
-            else:
-                pieces.append(ids[0] if len(ids) == 1 else "several_pieces")
+    for ids in encoding.token_ids(tokenizer, [[word] for word in words]) if words else ():
+        if not ids or tokenizer.unk_token_id in ids:
+            pieces.append("unknown")
+        else:
+            pieces.append(ids[0] if len(ids) == 1 else "several_pieces")
     return pieces

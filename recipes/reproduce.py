@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
         lines = [(one.name, one.content["title"], str(len(one.rows))) for one in tables]
         print(text_table([("table", "content", "rows"), *lines], 1))
         return
-    known = list(dict.fromkeys(row for one in tables for row in one.rows))
+    known = list(dict.fromkeys(chain.from_iterable(one.rows for one in tables)))
     if unknown := [row for row in args.only if row not in known]:
         hint = suggestion(unknown[0], known) or f"; the rows are {', '.join(known)}"
         raise InputError(f"only: no row {unknown[0]!r}{hint}")

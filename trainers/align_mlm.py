@@ -174,8 +174,8 @@ class AlignMLMTrainer(AlignmentTrainer):
     def text_entries(self) -> Record:
         """Return languages and numbers of rows of the text; the pivot is the first language."""
         train, held_out = _entries_of(self.train_dataset), _entries_of(self.eval_dataset)
-        codes = dict.fromkeys(code for entry in train for code in str(entry["language"]).split("+"))
-        pivot, *languages = codes
+        # Rows of two languages, as of a pair, name both: "en+de".
+        pivot, *languages = dict.fromkeys("+".join(str(entry["language"]) for entry in train).split("+"))
         return {"languages": languages, "pivot": pivot, "data": {"train": train, "eval": held_out}}
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
@@ -248,8 +248,7 @@ class AlignMLMTrainer(AlignmentTrainer):
 
 
 def _check_languages(dataset: Dataset, known: dict[str, int]) -> None:
-    languages = {code for name in dataset.unique("source_lang") for code in name.split("+")}
-    if unknown := sorted(languages - set(known)):
+    if unknown := sorted(set("+".join(dataset.unique("source_lang")).split("+")) - set(known)):
         raise InputError(
             f"the encoder has language embeddings of {', '.join(known)}, but not of {', '.join(unknown)}. Call "
             "hf_xalign.modeling.add_language_embeddings with all languages."

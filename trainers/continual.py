@@ -83,7 +83,8 @@ def second_pass(
 def _states(encoder: nn.Module, inputs: Mapping[str, torch.Tensor], layers: Sequence[int]) -> list[torch.Tensor]:
     """Return the hidden states of layers of a batch, without computing its padding where the encoder allows it."""
     depth = cast(PreTrainedModel, encoder).config.num_hidden_layers
-    if "token_type_ids" in inputs:  # language embeddings, which a packed row does not carry
+    # They are language embeddings, which a packed row does not carry.
+    if "token_type_ids" in inputs:
         output = encoder(**inputs, output_hidden_states=True)
     else:
         reruns = any(getattr(module, "gradient_checkpointing", False) for module in encoder.modules())
@@ -231,7 +232,7 @@ class ContinualTrainer(TaskTrainer):
     # ---- Loss ----
 
     def _count_items(self, batch: Batch) -> list[int]:
-        pairs = {name.removeprefix(PAIR): value for name, value in batch.items() if name.startswith(PAIR)}
+        _, pairs = _split(batch)
         return [self.task.count_items(batch), *(self.objective.counts(pairs) if pairs else [0] * len(self.objective))]
 
     def compute_loss(
@@ -239,8 +240,7 @@ class ContinualTrainer(TaskTrainer):
     ) -> Loss:
         """Return L = L_task + alpha (L_align + w L_reg)."""
         counts = self.step_counts(inputs, num_items_in_batch)
-        pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
-        batch = {name: value for name, value in inputs.items() if not name.startswith(PAIR)}
+        batch, pairs = _split(inputs)
         fed = {name: pairs.pop(name) for name in _FED if name in pairs}
         unwrapped, dropout = self.accelerator.unwrap_model(model), self.args.pairs_dropout
         with (
@@ -275,7 +275,6 @@ class ContinualTrainer(TaskTrainer):
         return int(np.random.SeedSequence(words).generate_state(1)[0])
 
     def _pair_vectors(self, states: Sequence[torch.Tensor], pairs: Batch) -> Vectors:
-        """Return the words' vectors and those in the reference."""
         words = pool_layers(states, pairs, "token")
         if not self.objective.reads("f0"):
             return Vectors(pairs, words=words)
@@ -290,6 +289,14 @@ class ContinualTrainer(TaskTrainer):
         with torch.no_grad(), self.accelerator.autocast():
             states = _states(cast(nn.Module, self._reference), inputs, self.layers)
             return pool_layers(states, pairs, "kept")
+
+
+def _split(inputs: Batch) -> tuple[Batch, Batch]:
+    """Return the tensors of the task, and those of the sentence pairs, which have a prefix in the batch."""
+    batch, pairs = Batch(), Batch()
+    for name, value in inputs.items():
+        (pairs if name.startswith(PAIR) else batch)[name.removeprefix(PAIR)] = value
+    return batch, pairs
 
 
 def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel) -> str | None:

@@ -67,7 +67,8 @@ class FAOTrainer(WordAlignmentTrainer):
         if not peft:
             freeze(model, embeddings=args.freeze_embeddings, layers=args.freeze_layers)
         freeze_unused(model, max(self.layers))
-        if heads := self.objective.heads(model.config.hidden_size):  # for optimizer, DDP and checkpoints
+        # A head is a submodule of the encoder, so that optimizer, DDP and checkpoints include it.
+        if heads := self.objective.heads(model.config.hidden_size):
             cast(nn.Module, model).add_module(HEAD_NAME, heads)
         reason = args.keeps_no_average(model)
         if args.start_share and reason:

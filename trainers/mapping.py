@@ -168,8 +168,7 @@ class MappingTrainer:
     ):
         start = time.perf_counter()
         self.args = args or MappingConfig()
-        self.dictionary = {language: list(entries) for language, entries in (dictionary or {}).items()}
-        self.test_dictionary = {language: list(entries) for language, entries in (test_dictionary or {}).items()}
+        self.dictionary, self.test_dictionary = dict(dictionary or {}), dict(test_dictionary or {})
         self.protocols, self.files = protocols, files or {}
         self.reporting = reporting or Reporting()
         self.show, self.seconds = self.reporting.show, {**self.reporting.seconds}
@@ -305,11 +304,7 @@ class MappingTrainer:
                 )
 
     def _check_dictionaries(self) -> list[str]:
-        """Put the pivot's word first in every dictionary; describe where its words have their vectors from.
-
-        Raises:
-            InputError: no entry of a dictionary has both words there.
-        """
+        """Put the pivot's word first in every dictionary; describe where its words have their vectors from."""
         lines: list[str] = []
         types: dict[str, set[str]] = {}
         for language in self.anchored:
@@ -334,7 +329,7 @@ class MappingTrainer:
         for what, lexicon in ((learnt, self.dictionary), ("test", self.test_dictionary)):
             for language in sorted(lexicon.keys() & {*self.anchored}):
                 entries, first = lexicon[language], self.pivot
-                one, two = [a for a, _ in entries], [b for _, b in entries]
+                one, two = zip(*entries) if entries else ((), ())
                 usable = known(self.pivot, one) & known(language, two)
                 turned = known(language, one) & known(self.pivot, two)
                 if turned.sum() > usable.sum():
@@ -352,7 +347,7 @@ class MappingTrainer:
                 line = f"{what:8} {file}: {len(entries):,} entries, {int(usable.sum()):,} with both words there"
                 lines.append(line + (f", not {'; '.join(without)}" if without else "") + f", {first} first")
         # Entries that lexicon induction takes for right, in addition to those of the test.
-        self.known = {language: list(entries) for language, entries in self.dictionary.items()}
+        self.known = dict(self.dictionary)
         return lines
 
     def describe(self) -> list[str]:
@@ -406,7 +401,8 @@ class MappingTrainer:
             self.extract()
         with phase(self.record, "scoring"):
             source, pivot = (model.config.hidden_size for model, _ in self.encoders.values())
-            if source == pivot:  # vectors of different sizes are not comparable before they are mapped
+            # Vectors of different sizes are not comparable before they are mapped.
+            if source == pivot:
                 self._score("before")
 
     def extract(self) -> None:
@@ -512,7 +508,8 @@ class MappingTrainer:
 
     def _score(self, when: str) -> None:
         self.examples[when] = {}
-        maps = None if when == "before" or self.of_words else self.maps  # word vectors are mapped already
+        # `_map_vectors` has mapped word vectors in their memory.
+        maps = None if when == "before" or self.of_words else self.maps
         self.record["scores"][when], self.record["intervals"][when] = self.score(maps, self.examples[when])
 
     def score(
@@ -581,11 +578,7 @@ class MappingTrainer:
         return trainer
 
     def about_scores(self) -> Record:
-        """Return the fields of the run's `scores.json`, before there are scores.
-
-        Raises:
-            InputError: the trainer maps word vectors, which have no scores of examples to compare.
-        """
+        """Return the fields of the run's `scores.json`, before there are scores."""
         if self.of_words:
             raise InputError("seeds: word vectors are mapped in memory, once. Give one seed a run.")
         settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.method}
@@ -617,7 +610,8 @@ class MappingTrainer:
         if folder.resolve() != Path(self.args.output_dir).resolve():
             take_folder(replace(self.args, output_dir=str(folder)), self.base_model)
         folder.mkdir(parents=True, exist_ok=True)
-        clear_run(folder)  # the old record goes first
+        # The old record goes first, so that it never stands next to new maps.
+        clear_run(folder)
         files = {}
         for language, language_map in self.maps.items():
             file = inside(folder / MAPS, f"{language_map.source_lang}-{language_map.target_lang}.safetensors")
@@ -668,11 +662,13 @@ class MappingTrainer:
                 self.show(f"model    none: {error}")
                 return {}
             config = adapter.active_peft_config
-            config.revision = self.record["settings"].get("model_revision")  # at which `hf_xalign.load` loads it
+            # `hf_xalign.load` loads the base at this revision.
+            config.revision = self.record["settings"].get("model_revision")
             try:
                 adapter.save_pretrained(str(folder))
             finally:
-                adapter.unload()  # the encoder is the caller's, and that of other seeds
+                # The encoder is the caller's, and that of other seeds.
+                adapter.unload()
             follow_umask(folder)
             self.record["adapter"] = adapter_entry(config)
             return {"adapter": str(folder)}
@@ -685,11 +681,7 @@ def take_folder(args: MappingConfig, encoder: str) -> None:
 
 
 def check_folder(args: MappingConfig, encoder: str) -> None:
-    """Check the output folder of a run of maps.
-
-    Raises:
-        InputError: the folder holds the encoder, or another run that is not to be replaced; or it cannot be written.
-    """
+    """Check that the output folder of a run of maps can be written, and holds nothing that must stay."""
     folder = Path(args.output_dir)
     check_output(folder)
     if Path(encoder).exists() and Path(encoder).resolve() == folder.resolve():

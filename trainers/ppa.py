@@ -232,8 +232,7 @@ class PPATrainer(AlignmentTrainer):
         """Update queue and momentum encoder, if there are any, with the same sorted keys on every process."""
         if self.momentum is None or self.queue is None:
             return
-        keys = gather_rows(torch.cat([keys for keys, _ in self._step_keys]))
-        pairs = gather_rows(torch.cat([pairs for _, pairs in self._step_keys]))
+        keys, pairs = (gather_rows(torch.cat(parts)) for parts in zip(*self._step_keys))
         self._step_keys = []
         # Sorted by pair, so that the queue does not depend on how the step was divided.
         order = torch.argsort(pairs, stable=True)

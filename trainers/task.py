@@ -74,7 +74,8 @@ class TaskTrainer(AlignmentTrainer):
 
     config_class = TaskConfig
     method = "finetune"
-    scores_start = scores_ends = False  # a new head has random weights; eval_on_start scores it anyway
+    # A new head has random weights, whose scores say nothing; `eval_on_start` has them for the curve.
+    scores_start = scores_ends = False
     args: TaskConfig
     eval_dataset: Mapping[str, Examples] | None
     # Scores of the trained model by language.
@@ -123,9 +124,12 @@ class TaskTrainer(AlignmentTrainer):
         self._max_length = args.max_length or position_limit(model.config, self.task.max_length)
         self._encoded: dict[str, tuple[Examples, Dataset]] = {}
         if not isinstance(train_dataset, Dataset):
-            encoded = [self._encode(part, True) for part in train_dataset]
-            if any(part.group_size > 1 for part in train_dataset):
-                encoded = [_gathered(rows, part.group_size) for rows, part in zip(encoded, train_dataset, strict=True)]
+            encoded = []
+            # All parts need the same columns to be concatenated, so one part with groups makes groups of all.
+            grouped = any(part.group_size > 1 for part in train_dataset)
+            for part in train_dataset:
+                rows = self._encode(part, True)
+                encoded.append(_gathered(rows, part.group_size) if grouped else rows)
             train_dataset = datasets.concatenate_datasets(encoded)
         for language, part in (self.eval_dataset or {}).items():
             self._encoded[language] = (part, self._encode(part))
@@ -214,11 +218,12 @@ class TaskTrainer(AlignmentTrainer):
 
         `selection` is the mean over the languages that select the checkpoint, or over all if there are none.
         """
-        scores = {language: language_scores.totals() for language, language_scores in self.score(dataset).items()}
         metrics: dict[str, float] = {}
-        for language, language_scores in scores.items():
-            metrics |= {f"{language}_{name}": value for name, value in language_scores.items()}
-        headline = {language: language_scores[self.task.metric] for language, language_scores in scores.items()}
+        headline: dict[str, float] = {}
+        for language, scores in self.score(dataset).items():
+            totals = scores.totals()
+            metrics |= {f"{language}_{name}": value for name, value in totals.items()}
+            headline[language] = totals[self.task.metric]
         metrics[self.task.metric] = float(np.mean(list(headline.values())))
         selecting = [headline[language] for language in self._selecting(headline)]
         return metrics | {"selection": float(np.mean(selecting)) if selecting else metrics[self.task.metric]}
@@ -256,11 +261,11 @@ class TaskTrainer(AlignmentTrainer):
         """Score the trained model on all text, and store the scores, with those of step 0 if there are any."""
         run = cast(Run, self.run)
         self.scores = self.score(self.held_out, desc=f"Scoring seed {self.args.seed}")
-        run.examples[when] = {language: language_scores.examples for language, language_scores in self.scores.items()}
         start = next((row for row in self.state.log_history if row["step"] == 0), {})
-        totals = {language: language_scores.totals() for language, language_scores in self.scores.items()}
-        for language, language_scores in totals.items():
-            before = {name: start[key] for name in language_scores if (key := f"eval_{language}_{name}") in start}
+        run.examples[when], totals = {}, {}
+        for language, scores in self.scores.items():
+            run.examples[when][language], totals[language] = scores.examples, scores.totals()
+            before = {name: start[key] for name in scores.examples if (key := f"eval_{language}_{name}") in start}
             run.record["scores"]["before"] |= {language: before} if before else {}
         yield totals
 

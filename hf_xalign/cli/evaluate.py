@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -95,7 +96,7 @@ def run(args: Arguments) -> None:
 
     protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
     device = choose_device(args.device)
-    probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
+    probes = read_probes(list(chain.from_iterable(args.probe or ())), args.max_pairs)
     seed = _check_examples(args, job, probes) if args.examples else 0
     text, lines = None, list[str]()
     if not probes or args.data or args.links:
@@ -166,7 +167,7 @@ def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Pro
     names = [probe.name for probe in probes]
     if not probes or args.data or args.links:
         names += ["retrieval_*" if task == "words" else "sentence_*" for task in args.tasks]
-    patterns = [f"{name}/{stage}/seed-{seed}" for name in names for stage in stages]
-    if there := [folder for pattern in patterns for folder in Path(args.examples).glob(pattern)]:
-        raise InputError(f"{there[0]}: there are example scores already. Give another folder to --examples.")
+    for name, stage in product(names, stages):
+        for there in Path(args.examples).glob(f"{name}/{stage}/seed-{seed}"):
+            raise InputError(f"{there}: there are example scores already. Give another folder to --examples.")
     return seed

@@ -61,7 +61,8 @@ def run(args: Arguments) -> None:
     tokenizer = add_pieces(old, text["source"][:], args.pieces, split_over=args.split_over)
     counts = extend_embeddings(model, len(old), tokenizer, align_words(text, args.aligner))
     prefix, carried = carried_weights(model)
-    tokenizer.backend_tokenizer.no_truncation()  # left over from encoding, unless that came from the cache
+    # Encoding has left a truncation in the tokenizer, unless its result came from the cache.
+    tokenizer.backend_tokenizer.no_truncation()
     try:
         save_encoder(model, folder, prefix, carried)
         tokenizer.save_pretrained(folder)

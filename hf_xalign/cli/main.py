@@ -115,7 +115,6 @@ def _command(words: list[str]) -> tuple[str, list[str], bool]:
 
 
 def _fail(error: Exception, status: int, debug: bool, message: str | None = None) -> int:
-    """Print an error, with its traceback if `debug`, and return the status."""
     if debug:
         logging.getLogger(__name__).error("", exc_info=error)
     sys.stderr.write(f"error: {' '.join((message or str(error)).split())}\n")

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -121,9 +122,9 @@ def find_model(args: TextOptions) -> Run | None:
     name = args.model
     check_models([name], whole=False)
     run, folder = find_run(name), Path(name).expanduser()
-    seed_models = sorted(path.parent for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}"))
+    seed_models = [*chain.from_iterable(folder.glob(f"seed-*/{file}") for file in _MODEL_FILES)]
     if seed_models and not any((folder / file).is_file() for file in _MODEL_FILES):
-        raise InputError(f"{name} has several models. Name one of them, such as {seed_models[0]}.")
+        raise InputError(f"{name} has several models. Name one of them, such as {min(seed_models).parent}.")
     check_models([name, args.base])
     check_files([args.links] if args.links else args.data or [])
     return run
@@ -210,8 +211,8 @@ def read_text(
     elif linked:
         text, linked_by = _link(text, run, args)
     if args.max_pairs and not args.data:
-        rows = (row_ids[: args.max_pairs].tolist() for row_ids in language_rows(text).values())
-        text = text.select(sorted(number for ids in rows for number in ids))
+        rows = [row_ids[: args.max_pairs] for row_ids in language_rows(text).values()]
+        text = text.select(sorted(chain.from_iterable(rows)))
     lines = []
     for language, row_ids in language_rows(text).items():
         line = f"{language}: {len(row_ids):,} pairs of {name}"

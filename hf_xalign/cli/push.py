@@ -56,7 +56,8 @@ def run(args: Arguments) -> None:
     if args.space:
         from hf_xalign.explore.space import model_space, push_model_space
 
-        space = model_space(args.folder, args.repo_id, base_model=args.base_model)  # raises before anything is sent
+        # What is wrong with the Space is raised before anything is sent.
+        space = model_space(args.folder, args.repo_id, base_model=args.base_model)
     if args.dry_run:
         return _list(args, space)
 

@@ -105,7 +105,8 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
     alone = method == "mapping"
     if alone and (accelerate_config or (processes or 1) > 1):
         raise InputError(f"{method} runs in one process. Remove --processes and --accelerate_config.")
-    recipe = importlib.import_module(f"hf_xalign.recipes.{method}")  # sets the threads before torch reads them
+    # The import sets the threads before torch reads them.
+    recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
     line = config.CommandLine(recipe.ARGUMENTS, words, description=recipe.__doc__)
     if alone:  # other recipes' lines did, before their settings are imported
         line.check_files()

@@ -36,4 +36,7 @@ def alignment_error_rate(
 
 def _flat(rows: Sequence[Links]) -> set[tuple[int, int, int]]:
     """Collect all links as (sentence pair, i, j)."""
-    return {(row, int(i), int(j)) for row, links in enumerate(rows) for i, j in links}
+    flat: set[tuple[int, int, int]] = set()
+    for row, links in enumerate(rows):
+        flat.update((row, int(i), int(j)) for i, j in links)
+    return flat

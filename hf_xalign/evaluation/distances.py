@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -58,7 +58,7 @@ def draw_word_pairs(links: Sequence[ArrayLike], pairs: int | None = 10_000, seed
     As in the paper, the random word can still be a translation by chance.
     """
     by_pair = [np.asarray(rows, dtype=np.int64).reshape(-1, 2) for rows in links]
-    counts = np.array([len(rows) for rows in by_pair], dtype=np.int64)
+    counts = np.array(list(map(len, by_pair)), dtype=np.int64)
     if np.count_nonzero(counts) < 2:
         raise InputError(
             f"distances: {np.count_nonzero(counts)} of {len(by_pair)} sentence pairs have links, but random pairs "
@@ -229,7 +229,7 @@ def grid_of(
     cells: list[dict[str, object]] = []
     for language, layer, measure in product(languages, layers, MEASURES):
         column = {stage: distances[language][layer][measure] for stage, distances in found.items()}
-        edges = np.histogram_bin_edges(np.concatenate([values for pair in column.values() for values in pair]), bins)
+        edges = np.histogram_bin_edges(np.concatenate(list(chain.from_iterable(column.values()))), bins)
         for stage, distances in column.items():
             cell: dict[str, object] = {"stage": stage, "language": language, "layer": layer, "measure": measure}
             cell |= {"pairs": len(distances.linked), "auc": area_under_curve(distances)}
@@ -242,7 +242,7 @@ def grid_of(
                 }
             cells.append(cell | {"edges": edges.tolist()})
     return {
-        "stages": {stage: str(source) for stage, source in stages.items()},
+        "stages": dict(zip(stages, map(str, stages.values()))),
         "languages": languages,
         "layers": layers,
         "measures": list(MEASURES),

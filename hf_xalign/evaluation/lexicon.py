@@ -127,7 +127,6 @@ def lexicon_induction(
 
 
 def _rows(words: Sequence[str], vectors: int, side: str) -> dict[str, int]:
-    """Map every word to its row."""
     check_lengths("row", **{f"{side}_words": words, f"{side}_vectors": range(vectors)})
     rows: dict[str, int] = {}
     for row, word in enumerate(words):

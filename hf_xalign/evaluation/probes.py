@@ -7,7 +7,8 @@ solution, so it shows the effect of the alignment alone (on probes: Hewitt and L
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -32,19 +33,21 @@ Labelled = tuple[Tensor, Sequence[str]]
 
 def _predict(train: Labelled, tests: Mapping[str, Tensor]) -> dict[str, list[str]]:
     """Train a softmax classifier on vectors, and return its labels for other vectors, by name."""
-    names = sorted(set(train[1]))
+    names, numbers = np.unique(np.array(train[1], dtype=object), return_inverse=True)
     if len(names) < 2:
         raise InputError(f"a probe needs at least two labels; there is only {names[0]}")
-    number = {name: k for k, name in enumerate(names)}
-    weight, bias = fit_softmax(train[0], torch.tensor([number[name] for name in train[1]]), len(names))
-    logits = {name: vectors.to(weight.dtype) @ weight.T + bias for name, vectors in tests.items()}
-    return {name: [names[k] for k in rows.argmax(1).tolist()] for name, rows in logits.items()}
+    weight, bias = fit_softmax(train[0], torch.from_numpy(numbers), len(names))
+    predicted = {}
+    for name, vectors in tests.items():
+        logits = vectors.to(weight.dtype) @ weight.T + bias
+        predicted[name] = names[logits.argmax(1).numpy()].tolist()
+    return predicted
 
 
 def _examples(predicted: Sequence[str], gold: Sequence[str], sizes: Sequence[int]) -> dict[str, ExampleScores]:
     """Count correct labels by example, for accuracy and macro F1; `sizes` are the numbers of labels by example."""
     example = np.repeat(np.arange(len(sizes)), sizes)
-    right = np.array([guess == label for guess, label in zip(predicted, gold, strict=True)], dtype=bool)
+    right = np.array(list(map(eq, predicted, gold)), dtype=bool)
     names = sorted(set(gold) - {OUTSIDE})
     column_of = {name: k for k, name in enumerate(names)}
     tables = []
@@ -117,13 +120,14 @@ def probe_encoder(
         labels = list(chain.from_iterable(word_labels(rows, language, lambda row: f"{language}, row {row + 1}")))
         # Words that the tokenizer drops or truncates have no vector.
         used = words.present & torch.tensor([label != UNLABELLED for label in labels])
-        used_labels = [label for label, is_used in zip(labels, used.tolist(), strict=True) if is_used]
+        used_labels = list(compress(labels, used.tolist()))
         sizes = torch.tensor_split(used, words.offsets[1:-1])
         return (words.vectors[used, 0], used_labels), [int(sentence.sum()) for sentence in sizes]
 
     labelled, _ = encode(*train)
-    encoded = {language: encode(language, rows) for language, rows in tests.items()}
-    predicted = _predict(labelled, {language: vectors for language, ((vectors, _), _) in encoded.items()})
-    return {
-        language: _examples(predicted[language], labels, sizes) for language, ((_, labels), sizes) in encoded.items()
-    }
+    vectors, golds = {}, {}
+    for language, rows in tests.items():
+        (vectors[language], labels), sizes = encode(language, rows)
+        golds[language] = labels, sizes
+    predicted = _predict(labelled, vectors)
+    return {language: _examples(predicted[language], *gold) for language, gold in golds.items()}

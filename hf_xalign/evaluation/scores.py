@@ -289,7 +289,7 @@ class HeldOutWords(NamedTuple):
             asked = (~self.kinds | torch.tensor([protocol.identical, protocol.specials])).all(1).nonzero().flatten()
             queried = asked[self.present[asked]]
             source, target = project(self.source[queried, layer], self.target[queried, layer])
-            words = [[texts[row] for row in queried.tolist()] for texts in self.words.values()]
+            words = [list(map(texts.__getitem__, queried.tolist())) for texts in self.words.values()]
             links = torch.arange(len(queried))[:, None].expand(-1, 2)
             check_pool(len(queried), "words")
             hits, types = word_hits(source, target, links, words, legacy=protocol.legacy, device=device)
@@ -351,7 +351,7 @@ def _flat_links(
     for number, (row, s, t) in enumerate(zip(rows, source.offsets.tolist(), target.offsets.tolist())):
         ours = set(map(tuple, row["links"]))
         links = [*row["links"], *(link for link in row.get("all_links") or () if tuple(link) not in ours)]
-        kinds += [(index >= len(ours), False) for index in range(len(links))]
+        kinds += [(False, False)] * len(ours) + [(True, False)] * (len(links) - len(ours))
         sizes = [len(row["source_words"]), len(row["target_words"])]
         if links:  # a word of another sentence would be scored
             index_pairs(links, f"pair {number} in {row['source_lang']}, links", (sizes[0], sizes[1]))
@@ -366,8 +366,9 @@ def _flat_links(
         logger.warning(
             "%s: %d of %d links have a word that the encoder cuts off: misses", rows[0]["source_lang"], cut, len(flat)
         )
-    ends = {side: [texts[row] for row in flat[:, n].tolist()] for n, (side, texts) in enumerate(words.items())}
-    return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2), ends
+    for column, (side, texts) in zip(flat.T, words.items()):
+        words[side] = list(map(texts.__getitem__, column.tolist()))
+    return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2), words
 
 
 def _present(source: WordVectors, target: WordVectors, links: torch.Tensor) -> torch.Tensor:

@@ -83,9 +83,8 @@ def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike
     Numbers are similarities, called `measure` in the legend; colors are [`WordSimilarity.choices`]. Letters that the
     figure's font lacks are drawn as boxes, with matplotlib's warning; write HTML instead.
     """
-    columns, rows = (
-        max(len(getattr(matrix, side)) for matrix in found.values()) for side in ("target_words", "source_words")
-    )
+    columns = max(len(matrix.target_words) for matrix in found.values())
+    rows = max(len(matrix.source_words) for matrix in found.values())
     figure = plots.new_figure(1.0 + len(found) * (1.2 + 0.5 * columns), 1.6 + 0.4 * rows)
     from matplotlib.patches import Rectangle
 

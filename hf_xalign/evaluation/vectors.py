@@ -211,15 +211,18 @@ def encode_pooled_sentences(
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
     known = means if means is not None and list(poolings) == ["mean"] else {}
     keys = [sentence_key(sentence) for sentence in ids]
-    for row in (row for row, key in enumerate(keys) if key in known):
-        vectors["mean"][row] = known[keys[row]]
-    missing = np.array([row for row, key in enumerate(keys) if key not in known], dtype=np.int64)
-    asked = [ids[row] for row in missing]
+    missing, asked = [], []
+    for row, key in enumerate(keys):
+        if key in known:
+            vectors["mean"][row] = known[key]
+        else:
+            missing.append(row)
+            asked.append(ids[row])
     for places, mask, states in hidden_batches(model, asked, tokenizer.pad_token_id, index, **options):
-        rows = missing[places]
+        rows = torch.tensor(missing)[torch.from_numpy(places)]
         for pooling, pooled in vectors.items():
             for k, hidden in enumerate(states):
-                pooled[torch.from_numpy(rows), k] = pool_sentences(hidden, mask, pooling).float().cpu()
+                pooled[rows, k] = pool_sentences(hidden, mask, pooling).float().cpu()
     if "mean" in vectors:
         known |= {keys[row]: vectors["mean"][row] for row in missing}
     return vectors

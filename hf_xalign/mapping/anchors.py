@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -34,6 +34,7 @@ from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
 from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders, word_spans
+from hf_xalign.modeling.xalign.config import modules_of
 from hf_xalign.modeling.xalign.tuner import find_top
 
 logger = logging.getLogger(__name__)
@@ -219,11 +220,8 @@ def make_anchors(
 
 def _fingerprint(model: PreTrainedModel) -> str:
     top = find_top(model)
-    acting = {
-        (tuple(module.active_adapters), module.disable_adapters)
-        for module in model.modules()
-        if isinstance(module, BaseTunerLayer)
-    }
+    layers = modules_of(model, BaseTunerLayer)
+    acting = {(tuple(layer.active_adapters), layer.disable_adapters) for layer in layers}
     if not acting:
         return model_fingerprint(model)
     configs = {name: config.to_dict() for name, config in cast(Any, model).peft_config.items()}
@@ -294,7 +292,7 @@ def count_words(
                 split.append(_words(text, lang))
         cut = find_cut(split) if find_cut else {}
         for k, sentence in enumerate(split):
-            numbered = [number(word) for word in sentence]
+            numbered = list(map(number, sentence))
             if k in cut:
                 numbered = np.where(cut[k], -1, numbered).tolist()
             words.extend(numbered)
@@ -340,11 +338,9 @@ def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> n
 
 
 def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np.ndarray) -> list[int]:
-    """Take sentences until `need` int64 (words,) is met; `useful` is each sentence's number of needed words.
-
-    These numbers only fall, so a sentence at the top of the heap is the best one if counting again confirms its
-    number.
-    """
+    """Take sentences until `need` int64 (words,) is met; `useful` is each sentence's number of needed words."""
+    # These numbers only fall, so a sentence at the top of the heap is the best one if counting again confirms its
+    # number.
     heap = [(-size, sentence) for sentence, size in enumerate(useful.tolist()) if size]
     heapq.heapify(heap)
     chosen: list[int] = []
@@ -370,7 +366,8 @@ def distinct_words(counted: CountedText, chosen: np.ndarray) -> tuple[np.ndarray
     rows = vocabulary_rows(len(counted.types), chosen)[counted.words]
     owner = np.repeat(np.arange(len(counted)), np.diff(counted.offsets))
     pairs = np.sort(owner[rows >= 0] * len(chosen) + rows[rows >= 0])
-    pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # np.unique is many times slower on millions
+    # `np.unique` is many times slower on millions.
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     counts = np.bincount(pairs // len(chosen), minlength=len(counted))
     return np.concatenate([[0], np.cumsum(counts)]), pairs % len(chosen)
 
@@ -454,8 +451,8 @@ def find_occurrences(
     for start in progress(range(0, len(sentences), _TOKENIZED_AT_ONCE), desc=f"Encoding sentences ({counted.lang})"):
         block = sentences[start : start + _TOKENIZED_AT_ONCE]
         ids, block_spans = word_spans(model, tokenizer, counted.split(block), None)
-        tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))
-        sizes.append(np.array([len(row) for row in ids]))
+        tokens.append(np.fromiter(chain.from_iterable(ids), dtype=np.int32))
+        sizes.append(np.array(list(map(len, ids))))
         begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
         rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(block_spans)
         inside = (rows >= 0) & (span[:, 1] > 0)
@@ -463,7 +460,7 @@ def find_occurrences(
         words.append(rows[inside])
         spans.append(span[inside])
     # Keep occurrences in the first `per_word` sentences of their word, and sort sentences by length.
-    token, lengths, owner, word = (np.concatenate(blocks) for blocks in (tokens, sizes, owners, words))
+    token, lengths, owner, word = map(np.concatenate, (tokens, sizes, owners, words))
     pairs, pair_of, times = np.unique(word * len(lengths) + owner, return_inverse=True, return_counts=True)
     word_of_pair = pairs // len(lengths)
     totals = np.bincount(word_of_pair, minlength=len(vocabulary))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,22 +78,19 @@ def linked_vectors(
             with language_context(encoder[0], lang[side]):
                 encoded[side] = extract_word_vectors(*encoder, rows[f"{side}_words"], desc=label, **options)
         starts = np.stack([encoded[side].offsets[:-1].numpy() for side in SIDES], axis=1)
-        counts = [len(links) for links in rows["links"]]
+        counts = list(map(len, rows["links"]))
         if not sum(counts):
             continue
+        links = []
         sentences = zip(rows["links"], rows["source_words"], rows["target_words"])
-        links = np.concatenate(
-            [
-                index_pairs(pair_links, f"row {row}, links", (len(source), len(target)))
-                for row, (pair_links, source, target) in enumerate(sentences, start)
-                if pair_links
-            ]
-        )
-        places = torch.from_numpy(links + np.repeat(starts, counts, axis=0))
+        for row, (pair_links, *pair) in enumerate(sentences, start):
+            if pair_links:
+                links.append(index_pairs(pair_links, f"row {row}, links", (len(pair[0]), len(pair[1]))))
+        places = torch.from_numpy(np.concatenate(links) + np.repeat(starts, counts, axis=0))
         present = encoded["source"].present[places[:, 0]] & encoded["target"].present[places[:, 1]]
         for k, side in enumerate(SIDES):
             vectors[side].append(encoded[side].vectors[places[present, k]])
-            flat = [word for sentence in rows[f"{side}_words"] for word in sentence]
+            flat = list(chain.from_iterable(rows[f"{side}_words"]))
             words[side].extend(flat[row] for row in places[present, k].tolist())
     if not words["source"]:
         raise InputError("there are no linked words to learn a map from. Use more text or another aligner.")
@@ -126,7 +124,5 @@ def dictionary_vectors(
             "more text, a larger max_words, or a dictionary of these two languages in this order."
         )
     rows = rows[usable]
-    used = [entry for entry, use in zip(entries, usable.tolist()) if use]
-    return Matched(
-        source.vectors[rows[:, 0]], target.vectors[rows[:, 1]], [a for a, _ in used], [b for _, b in used]
-    ), coverage
+    words = map(list, zip(*compress(entries, usable.tolist())))
+    return Matched(source.vectors[rows[:, 0]], target.vectors[rows[:, 1]], *words), coverage

@@ -138,13 +138,10 @@ def _whitened(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Return (X^T X)^(-1/2) and (X^T X)^(1/2) of float64 (pairs, dim).
-
-    They are computed from the singular values of X (those of R in X = Q R), because the eigenvalues of X^T X, their
-    squares, lose the small ones. Whitening would give a direction of rounding noise
-    ([`~hf_xalign.mapping.procrustes.rounding_noise`]) the weight of the others. Such a direction is scaled like the
-    smallest one above the noise.
-    """
+    """Return (X^T X)^(-1/2) and (X^T X)^(1/2) of float64 (pairs, dim)."""
+    # From the singular values of X (those of R in X = Q R), because the eigenvalues of X^T X, their squares, lose the
+    # small ones. Whitening would give a direction of `rounding_noise` the weight of the others. Such a direction is
+    # scaled like the smallest one above the noise.
     size = x.shape[1]
     _, s, vh = torch.linalg.svd(torch.linalg.qr(x, mode="r").R)
     rank = int((s > s[0] * rounding_noise(size)).sum())

@@ -28,6 +28,7 @@ from transformers.utils.hub import get_checkpoint_shard_files
 
 from hf_xalign.distributed import shard_like, unsharded_class
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.xalign.config import modules_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.network import TransportError
 from hf_xalign.pretrained import from_pretrained, plain_errors
@@ -47,7 +48,8 @@ TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnsw
 def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedModel:
     """Load an encoder for alignment: float32, without pooler, from safetensors only."""
     model = load_plain(name_or_path, revision, [], dtype=torch.float32)
-    if hasattr(model, "peft_config"):  # transformers has put the folder's adapter into the encoder
+    # transformers has put the folder's adapter into the encoder.
+    if hasattr(model, "peft_config"):
         raise InputError(
             f"{name_or_path} holds a model with an adapter. Name the encoder that the adapter was put on."
         )
@@ -104,7 +106,7 @@ def nowhere(name: str) -> InputError:
 
 def check_bare(encoder: PreTrainedModel, what: str) -> None:
     """Raise an InputError unless a model is an encoder without adapters and head, which `what` needs."""
-    if not isinstance(encoder, PreTrainedModel) or any(isinstance(m, BaseTunerLayer) for m in encoder.modules()):
+    if not isinstance(encoder, PreTrainedModel) or modules_of(encoder, BaseTunerLayer):
         raise InputError(
             f"{type(encoder).__name__}: {what} needs an encoder without adapters. Merge LoRA by "
             "hf_xalign.modeling.merge; insert MAO's modules afterwards by hf_xalign.modeling.with_alignment"
@@ -212,19 +214,21 @@ def save_encoder(
     state = {f"{prefix}{name}": tensor.cpu().contiguous() for name, tensor in published.items()} | (carried or {})
     save_torch_state_dict(state, folder, metadata={"format": "pt"})
     config = copy.deepcopy(model.config)
-    config.is_encoder_decoder = _has_decoder(config)  # the folder of a T5 also holds its decoder
+    # The folder of a T5 also holds its decoder, among the carried weights.
+    config.is_encoder_decoder = _has_decoder(config)
     config.save_pretrained(folder)
 
 
 def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str = "") -> None:
     """Load the encoder's weights in place from a folder written by [`save_encoder`]."""
-    files = sorted(str(path) for path in Path(folder).glob("model*.safetensors"))
+    files = sorted(map(str, Path(folder).glob("model*.safetensors")))
     state = {name.removeprefix(prefix): reader() for name, _, reader in _read(files)}
     current = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(HEAD_PREFIX)}
     published = set(published_names(model, current))
     if missing := sorted(published - set(state)):
         raise InputError(f"{folder}: {len(missing)} weights of this encoder are missing, the first is {missing[0]}")
-    if not published <= set(current):  # fused in the file, separate in the model
+    # A family may fuse weights in its files that the model holds apart: only transformers can split them.
+    if not published <= set(current):
         state = from_pretrained(unsharded_class(model), folder, dtype=model.dtype, use_safetensors=True).state_dict()
     loadable = {name: shard_like(state[name], tensor) for name, tensor in current.items() if name in state}
     model.load_state_dict(loadable, strict=False)

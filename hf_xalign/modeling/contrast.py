@@ -73,9 +73,6 @@ class KeyQueue(nn.Module):
     [`EMPTY`] or [`RANDOM`]; `pointer` int64 (), the next slot to write; `filled` int64 (), the number of slots with
     the key of a pair.
 
-    Every process has an equal copy, because all enqueue the same keys ([`~hf_xalign.distributed.gather_rows`]). The
-    losses of a step refer to `keys`, so all backward passes of a step must come before its `enqueue`.
-
     With `start="empty"`, a slot becomes a negative when it gets a key, so the loss rises from 0 while the queue fills.
     With `"random"`, as in MoCo and PPA, slots hold Gaussian vectors of length 1, equal on all processes, until keys
     replace them.
@@ -104,6 +101,8 @@ class KeyQueue(nn.Module):
     @torch.no_grad()
     def enqueue(self, keys: torch.Tensor, pairs: torch.Tensor) -> None:
         """Replace the oldest keys by all keys of a step, at most `size`, in the same order on every process."""
+        # Every process has an equal copy, because all enqueue the same keys. The losses of a step refer to `keys`, so
+        # all backward passes of the step must have come before.
         count, size = len(keys), len(self)
         slots = (self.pointer + torch.arange(count, device=self.keys.device)) % size
         self.keys.index_copy_(0, slots, keys.to(self.keys.dtype))
@@ -117,12 +116,9 @@ class MomentumEncoder(nn.Module):
     """The key encoder f_k: an exponential moving average of the query encoder and its head.
 
     Keep it outside the optimizer, DDP and the exported weights. All processes compute equal copies, without
-    communication. Frozen parameters are shared with the query encoder and must stay frozen. Half-precision weights are
-    copied in float32, because the rounding of 8 or 11 bits would lose (1 - m) of a step.
-
-    Pass the query encoder before accelerate wraps it: a copy of a wrapped `forward` would still call the query
-    encoder. A head inside it ([`~hf_xalign.modeling.checkpoint.HEAD_NAME`]) is not copied; the projection is `head`,
-    `(rows, hidden_size) -> (rows, size)`. Keys have no dropout.
+    communication. Frozen parameters are shared with the query encoder and must stay frozen. Pass the query encoder
+    before accelerate wraps it: a copy of a wrapped `forward` would still call the query encoder. The projection is
+    `head`, `(rows, hidden_size) -> (rows, size)`. Keys have no dropout.
     """
 
     def __init__(self, encoder: PreTrainedModel, head: nn.Module, *, pooling: SentencePooling = "cls"):
@@ -132,10 +128,12 @@ class MomentumEncoder(nn.Module):
             for p in (*encoder.parameters(), *head.parameters())
             if not p.requires_grad and p.dtype.itemsize >= 4
         }
+        # The heads of the loss lie inside the encoder. The one that is needed is copied by itself below.
         left_out = {id(getattr(encoder, HEAD_NAME)): None} if hasattr(encoder, HEAD_NAME) else {}
         self.encoder = copy.deepcopy(encoder, memo={**shared, **left_out})
         self.head = copy.deepcopy(head, memo=dict(shared))
         self.pooling = pooling
+        # In float32, because the rounding of 8 or 11 bits would lose (1 - m) of a step.
         for tensor in (*self.parameters(), *self.buffers()):
             if tensor.is_floating_point() and tensor.dtype.itemsize < 4:
                 tensor.data = tensor.data.float()
@@ -190,7 +188,8 @@ def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
     tensors = {name: full_tensor(tensor).contiguous() for name, tensor in _kept(momentum, queue).items()}
     if write:
         with replacing(path) as partial:
-            save_file(tensors, partial, {"format": _FORMAT})  # one key, because the order of several is random
+            # One key of metadata, because the order of several is random, and equal runs give equal files.
+            save_file(tensors, partial, {"format": _FORMAT})
 
 
 @torch.no_grad()

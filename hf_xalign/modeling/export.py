@@ -30,7 +30,7 @@ from hf_xalign.modeling.checkpoint import carried_weights, check_bare, save_enco
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import SENTENCE_CONFIG, read_settings, with_default_prompt
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling
-from hf_xalign.modeling.xalign.config import base_of
+from hf_xalign.modeling.xalign.config import base_of, modules_of
 from hf_xalign.modeling.xalign.top import Rotation, XAlignLayer
 from hf_xalign.pretrained import nonfinite
 
@@ -146,7 +146,6 @@ def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pool
 
 
 def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
-    """Return the README of an exported folder."""
     onnx, prompt = (folder / "onnx").is_dir(), settings[SENTENCE_CONFIG]["prompts"].get("default", "")
     backend = ', backend="onnx"' if onnx else ""
     pooled = {"mean": "the mean of all tokens", "cls": "the first token's", "last": "the last token's"}[pooling]
@@ -187,7 +186,7 @@ def read_length(config: PreTrainedConfig) -> dict[str, int]:
 
 def _check_plain(model: PreTrainedModel) -> None:
     """Raise an InputError for a model whose saved weights transformers alone cannot load."""
-    if any(isinstance(module, XAlignLayer) for module in model.modules()):
+    if modules_of(model, XAlignLayer):
         raise InputError(
             "this encoder has modules that sentence-transformers does not load. Export it as ONNX, whose graph "
             "contains them (`hf-xalign export RUN OUT --onnx`), or use encode_sentences"
@@ -196,7 +195,6 @@ def _check_plain(model: PreTrainedModel) -> None:
 
 
 def _check_finite(model: PreTrainedModel | PeftModel) -> None:
-    """Raise an InputError if a weight is NaN or infinite."""
     for name, tensor in cast(nn.Module, model).named_parameters():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise InputError(nonfinite(str(model.name_or_path or "model"), name))
@@ -210,7 +208,8 @@ def _save_encoder(model: PreTrainedModel, folder: Path) -> None:
     bare = {name.removeprefix(prefix): tensor for name, tensor in carried.items()}
     save_encoder(model, folder, carried={name: tensor for name, tensor in bare.items() if name in encoder_names})
     config = copy.deepcopy(model.config)
-    config.architectures = [type(model).__name__]  # the checkpoint may name a class with a head
+    # The checkpoint may name a class with a head.
+    config.architectures = [type(model).__name__]
     config.save_pretrained(folder)
 
 
@@ -295,12 +294,11 @@ def _graph(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBas
 @contextlib.contextmanager
 def _solved(model: nn.Module) -> Iterator[None]:
     """Replace rotations by their matrices, because ONNX cannot solve linear equations."""
-    rotations = [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-        if isinstance(child, Rotation)
-    ]
+    rotations = []
+    for parent in model.modules():
+        for name, child in parent.named_children():
+            if isinstance(child, Rotation):
+                rotations.append((parent, name, child))
     for parent, name, rotation in rotations:
         matrix = nn.Linear(len(rotation.skew), len(rotation.skew), bias=False)
         matrix.weight = nn.Parameter(rotation.matrix().to(rotation.skew.dtype))

@@ -38,7 +38,6 @@ from hf_xalign.modeling.word_vectors import States, hidden_batches, ray_encoders
 
 logger = logging.getLogger(__name__)
 
-
 Needed = Literal["all", "linked"]
 _ROWS = 10_000  # rows of the dataset in memory at a time
 
@@ -94,7 +93,7 @@ class FeaturePlan:
                 continue
             columns = [f"{side}_ids", f"{side}_starts", f"{side}_ends"]
             table = arrow.select_columns(columns)[pair_of[positions]]
-            (tokens, lengths), (starts, counts), (ends, _) = (_flat(table[column]) for column in columns)
+            (tokens, lengths), (starts, counts), (ends, _) = map(_flat, table.columns)
             for k, sentence_ids in zip(positions, _split_lists(tokens, lengths), strict=True):
                 ids[k] = sentence_ids
             spans[ranges(begin[positions], counts)] = np.stack([starts, ends], axis=1)
@@ -132,10 +131,10 @@ def plan_features(
     """
     arrow = dataset.with_format("arrow")
     sides: list[Side] = [side for side in SIDES if both_sides or side in needed]
-    columns = {side: [f"{side}_ids", f"{side}_starts", f"{side}_ends"] for side in sides}
-    hashed = [_keys(table, names) for names in columns.values() for table in arrow.select_columns(names).iter(_ROWS)]
-    keys = np.frombuffer(b"".join(key for table_keys, _, _ in hashed for key in table_keys), dtype="V16")
-    tokens, words = (np.concatenate([table_keys[k] for table_keys in hashed]) for k in (1, 2))
+    hashed: list[tuple[np.ndarray, ...]] = []
+    for side in sides:
+        hashed += map(_keys, arrow.select_columns([f"{side}_ids", f"{side}_starts", f"{side}_ends"]).iter(_ROWS))
+    keys, tokens, words = map(np.concatenate, zip(*hashed))
     distinct, first_pair, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(-tokens[first_pair], kind="stable")
     rank = np.empty(len(order), dtype=np.int64)
@@ -174,14 +173,14 @@ def plan_features(
     )
 
 
-def _keys(table: pyarrow.Table, columns: list[str]) -> tuple[list[bytes], np.ndarray, np.ndarray]:
+def _keys(table: pyarrow.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return a hash of 16 bytes for each sentence (token ids and word spans), and its numbers of tokens and words."""
-    (ids, tokens), (starts, words), (ends, _) = (_flat(table[name]) for name in columns)
+    (ids, tokens), (starts, words), (ends, _) = map(_flat, table.columns)
     keys = []
     for content in zip(_split_lists(ids, tokens), _split_lists(starts, words), _split_lists(ends, words), strict=True):
         text = b"%d|" % len(content[0]) + b"".join(array.tobytes() for array in content)
         keys.append(hashlib.blake2b(text, digest_size=16).digest())
-    return keys, tokens, words
+    return np.frombuffer(b"".join(keys), dtype="V16"), tokens, words
 
 
 def _row_columns(
@@ -471,7 +470,8 @@ def _is_whole(folder: Path, identity: dict[str, object], files: list[CachedVecto
 
 def _encoder_fingerprint(model: PreTrainedModel) -> str:
     """Return a hash of the weights and of the architecture's configuration, without names and dropout rates."""
-    general = {*PretrainedConfig().to_dict(), "use_cache"}  # the Trainer switches use_cache off
+    # The Trainer switches `use_cache` off, which changes no vector.
+    general = {*PretrainedConfig().to_dict(), "use_cache"}
     config = {
         name: value
         for name, value in model.config.to_dict().items()

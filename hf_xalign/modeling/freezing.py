@@ -18,7 +18,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.xalign.config import TOP_NAME, base_of
 
-_SWITCHED = "_switched_by_trainer"  # on the model, because the next trainer of it undoes what it finds
+# It is kept on the model, because the next trainer of it undoes what it finds.
+_SWITCHED = "_switched_by_trainer"
 Switch = tuple[nn.Parameter | nn.Module, str, bool | float]  # owner, attribute, value
 
 
@@ -53,10 +54,8 @@ def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0)
 
 
 def freeze_unused(model: PreTrainedModel | PeftModel, top_layer: int) -> None:
-    """Freeze the pooler and the layers above `top_layer`, also below adapters: they do not affect its hidden state.
-
-    DistributedDataParallel would wait forever for their gradients (`find_unused_parameters=False`).
-    """
+    """Freeze the pooler and the layers above `top_layer`, also below adapters: they do not affect its hidden state."""
+    # DistributedDataParallel would wait forever for their gradients (`find_unused_parameters=False`).
     encoder = base_of(model)
     if getattr(encoder, "pooler", None) is not None:
         encoder.pooler.requires_grad_(False)
@@ -109,8 +108,10 @@ def started_after(model: PreTrainedModel, top_layer: int, states: torch.Tensor, 
 @contextlib.contextmanager
 def replaced_forwards(layers: Sequence[nn.Module], forwards: Sequence[Callable[..., object]]) -> Iterator[None]:
     """Give layers other `forward` functions inside a `with` block."""
-    before = [vars(layer).get("forward") for layer in layers]  # a wrapper of another library, such as accelerate
-    for layer, forward in zip(layers, forwards, strict=True):  # not by a hook: SqueezeBERT calls `forward` itself
+    # Another library, such as accelerate, may have put a wrapper there.
+    before = [vars(layer).get("forward") for layer in layers]
+    # Not by a hook: SqueezeBERT calls `forward` itself.
+    for layer, forward in zip(layers, forwards, strict=True):
         layer.forward = forward
     try:
         yield
@@ -154,21 +155,23 @@ def disable_dropout(model: nn.Module) -> None:
                 if name != "base_layer":
                     added.update(child.modules())
     for module in set(model.modules()) - added:
-        for name, _ in _dropout(module):
+        for _, name, _ in _dropout(module):
             setattr(module, name, 0.0)
 
 
-def _dropout(module: nn.Module) -> list[tuple[str, float]]:
-    """Return the attributes of a module that are dropout probabilities, with their values."""
+def _dropout(module: nn.Module) -> list[Switch]:
+    """Return the attributes of a module that are dropout probabilities."""
     is_dropout = isinstance(module, nn.Dropout)
     floats = ((name, value) for name, value in vars(module).items() if isinstance(value, float))
-    return [(name, value) for name, value in floats if "dropout" in name or (is_dropout and name == "p")]
+    return [(module, name, value) for name, value in floats if "dropout" in name or (is_dropout and name == "p")]
 
 
 def find_switches(model: nn.Module) -> list[Switch]:
     """Return whether each parameter is trained, and each dropout probability."""
     switches: list[Switch] = [(p, "requires_grad", p.requires_grad) for p in model.parameters()]
-    return switches + [(module, *attribute) for module in model.modules() for attribute in _dropout(module)]
+    for module in model.modules():
+        switches += _dropout(module)
+    return switches
 
 
 def note_switched(model: nn.Module, before: list[Switch]) -> None:
@@ -176,20 +179,17 @@ def note_switched(model: nn.Module, before: list[Switch]) -> None:
     vars(model)[_SWITCHED] = [switch for switch in before if getattr(switch[0], switch[1]) != switch[2]]
 
 
-def switch_back(model: nn.Module) -> bool:
-    """Undo what [`note_switched`] has noted, and return whether there was anything."""
-    noted = [switch for module in model.modules() for switch in vars(module).pop(_SWITCHED, ())]
-    for owner, name, value in noted:
-        setattr(owner, name, value)
-    return bool(noted)
+def switch_back(model: nn.Module) -> None:
+    """Undo what [`note_switched`] has noted."""
+    for module in model.modules():
+        for owner, name, value in vars(module).pop(_SWITCHED, ()):
+            setattr(owner, name, value)
 
 
 def remove_autocast(model: nn.Module) -> None:
-    """Remove the autocast that a Trainer put around a model's forward, in place, because scores are in float32.
-
-    accelerate's `unwrap_model(keep_fp32_wrapper=False)` would also remove transformers' own decorators, and the model
-    would then return no hidden states.
-    """
+    """Remove the autocast that a Trainer put around a model's forward, in place, because scores are in float32."""
+    # accelerate's `unwrap_model(keep_fp32_wrapper=False)` would also remove transformers' own decorators, and the
+    # model would then return no hidden states.
     original = model.__dict__.pop("_original_forward", None)
     if original is not None:
         model.forward = original

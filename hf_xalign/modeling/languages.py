@@ -204,6 +204,7 @@ def row_numbers(language: Language | None, ids: Mapping[str, int], rows: int, ow
         if strange.any():
             raise InputError(f"language: unknown id {int(language[strange][0])}. The ids are {dict(ids)}.")
         return language
-    if isinstance(language, str):  # not as a list, whose length would become a constant of an exported graph
+    # Not as a list, whose length would become a constant of an exported graph.
+    if isinstance(language, str):
         return torch.full((rows,), language_number(language, ids, owner))
     return torch.tensor([language_number(name, ids, owner) for name in language])

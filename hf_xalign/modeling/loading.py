@@ -123,7 +123,8 @@ def with_default_prompt(tokenizer: PreTrainedTokenizerBase, settings: Mapping[st
     prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
     if isinstance(prompt, str) and prompt:
         try:
-            return set_prompt(copy.deepcopy(tokenizer), prompt)  # the other is also that of the SentenceTransformer
+            # A copy, because the given one is also that of the SentenceTransformer.
+            return set_prompt(copy.deepcopy(tokenizer), prompt)
         except InputError as error:
             logger.warning("the default prompt of sentence-transformers is left out: %s", error)
     return tokenizer
@@ -176,7 +177,8 @@ def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs:
             f"{name} is an adapter whose base_model_name_or_path, {base}, cannot be loaded: {error}. If the encoder "
             "has moved, load it and use PeftModel.from_pretrained(encoder, adapter)"
         ) from error
-    if not isinstance(config, XAlignConfig):  # XALIGN adapters check their base themselves
+    # XALIGN adapters check their base themselves.
+    if not isinstance(config, XAlignConfig):
         with safe_open(adapter_weights_file(name, revision, **hub_options(kwargs)), "pt") as weights:
             warn_of_other_base((weights.metadata() or {}).get(SKETCH), config.base_model_name_or_path, model)
     with pretrained.plain_errors(name, ValueError), warnings.catch_warnings():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -229,11 +229,10 @@ class LanguageMap:
         """
         source_side = self.source.linear(source)
         target_side = None if self.target is None else self.target.linear(target)
-        lengths = [
-            torch.linalg.vector_norm(vectors if side is None else side(vectors), dim=-1).mean(0)
-            for side, vectors in ((source_side, source), (target_side, target))
-        ]
-        ratio = (lengths[1] / lengths[0]).to(source_side.weight).unsqueeze(-1)
+        mapped = target if target_side is None else target_side(target)
+        target_length = torch.linalg.vector_norm(mapped, dim=-1).mean(0)
+        source_length = torch.linalg.vector_norm(source_side(source), dim=-1).mean(0)
+        ratio = (target_length / source_length).to(source_side.weight).unsqueeze(-1)
         assert source_side.offset is not None
         source_side = SideMap(source_side.weight * ratio.unsqueeze(-1), source_side.offset * ratio)
         return replace(self, source=source_side, target=target_side, method=f"{self.method}, linear")
@@ -247,16 +246,20 @@ class LanguageMap:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the map to a safetensors file, atomically."""
-        sides = {name: side for name in ("source", "target") if (side := getattr(self, name)) is not None}
         tensors: dict[str, Tensor] = {}
-        for name, side in sides.items():
+        steps: dict[str, Sequence[str]] = {}
+        for name, side in (("source", self.source), ("target", self.target)):
+            if side is None:
+                continue
+            steps[name] = side.steps
             fields = {"weight": side.weight, "offset": side.offset}
             fields |= {f"mean.{k}": mean for k, mean in enumerate(side.means)}
-            tensors |= {f"{name}.{field}": value for field, value in fields.items() if value is not None}
-        # Copies, because safetensors refuses tensors that share memory, such as one mean for both sides.
-        tensors = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-        description = {field: getattr(self, field) for field in ("layers", "method", "source_lang", "target_lang")}
-        description["steps"] = {name: side.steps for name, side in sides.items()}
+            for field, value in fields.items():
+                if value is not None:
+                    # A copy, because safetensors refuses tensors that share memory, such as one mean for both sides.
+                    tensors[f"{name}.{field}"] = value.clone(memory_format=torch.contiguous_format)
+        names = {"source_lang": self.source_lang, "target_lang": self.target_lang}
+        description = {"layers": self.layers, "method": self.method, **names, "steps": steps}
         write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "map": json.dumps(description)})
 
     @classmethod
@@ -276,8 +279,8 @@ class LanguageMap:
                 means = tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("center")))
                 weight, offset = tensors[f"{name}.weight"], tensors.get(f"{name}.offset")
                 sides[name] = SideMap(weight, offset, tuple(steps), means)
-            languages = [description[f"{side}_lang"] for side in ("source", "target")]
-            languages = [code and check_language(code, f"{path}: a language") for code in languages]
+            codes = description["source_lang"], description["target_lang"]
+            languages = [code and check_language(code, f"{path}: a language") for code in codes]
             layers = tuple(description["layers"])
             return cls(sides["source"], sides.get("target"), description["method"], layers, *languages)
 

@@ -56,10 +56,8 @@ class MaskedLMHead(nn.Module):
 
     @torch.no_grad()
     def start_bias(self, counts: torch.Tensor) -> None:
-        """Initialize a new bias c (not a pre-trained one) with log frequencies, from `counts` int64 (vocabulary,).
-
-        From c = 0, the encoder would first learn which tokens are frequent.
-        """
+        """Initialize a new bias c (not a pre-trained one) with log frequencies, from `counts` int64 (vocabulary,)."""
+        # From c = 0, the encoder would first learn which tokens are frequent.
         if self.bias is not None and "bias" in self.new:
             smoothed = counts.double() + 0.1  # the count of a token that does not occur in the text
             self.bias.copy_((smoothed / smoothed.sum()).log())
@@ -94,7 +92,8 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
         head.names[name] = [alias for alias, candidate in aliases if candidate is parameter]
     for module in (head.dense, head.norm):
         module.to_empty(device="cpu")
-    family.apply(family._init_weights)  # computes nothing for the rest of the model, which is on "meta"
+    # Computes nothing for the rest of the model, which is on "meta".
+    family.apply(family._init_weights)
     if head.bias is not None:
         head.bias = nn.Parameter(torch.zeros(len(cast(torch.Tensor, encoder.get_input_embeddings().weight))))
     carried, new = carried_weights(encoder)[1], []
@@ -171,7 +170,8 @@ class _TiedCrossEntropy(torch.autograd.Function):
             ]
             total = vectors.new_zeros((), dtype=torch.float32)
             chunks = -(-len(vectors) * len(embeddings) // _CHUNK_LOGITS)
-            size = max(1, -(-len(vectors) // max(1, chunks)))  # equal chunks, because a short last one is slow
+            # Equal chunks, because a short last one is slow.
+            size = max(1, -(-len(vectors) // max(1, chunks)))
             for start in range(0, len(vectors), size):
                 row_slice = slice(start, start + size)
                 total += _chunk(vectors[row_slice].to(autocast), embeddings, bias, labels[row_slice], grads, row_slice)
@@ -200,10 +200,8 @@ def _chunk(
     grads: list[torch.Tensor | None],
     row_slice: slice,
 ) -> torch.Tensor:
-    """Return the loss of a part of the rows, and add its gradients to `grads` (of vectors, embeddings, bias).
-
-    One pass over the vocabulary computes a running softmax: a block's weights are exp(logit - largest logit so far).
-    """
+    """Return the loss of a part of the rows, and add its gradients to `grads` (of vectors, embeddings, bias)."""
+    # One pass over the vocabulary computes a running softmax: a block's weights are exp(logit - largest logit so far).
     grad_rows, grad_table, grad_bias = grads
     width = _BLOCK_TOKENS * torch.get_num_threads() if rows.device.type == "cpu" else len(embeddings)
     labels = labels.unsqueeze(1)

@@ -22,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPo
 from hf_xalign.modeling.features import FrozenStates
 from hf_xalign.modeling.freezing import replaced_forwards, started_after
 from hf_xalign.modeling.word_vectors import select_layers
-from hf_xalign.modeling.xalign.config import base_of
+from hf_xalign.modeling.xalign.config import base_of, modules_of
 from hf_xalign.modeling.xalign.top import TopLayer
 from hf_xalign.modeling.xalign.tuner import backbone_of
 
@@ -105,11 +105,12 @@ def can_pack(model: nn.Module) -> bool:
     encoder = base_of(model)
     if not isinstance(encoder, PreTrainedModel) or encoder.config.model_type not in FIRST_POSITIONS:
         return False
-    if encoder.config._attn_implementation not in ("sdpa", _ATTENTION):  # another one was chosen
+    # Another attention was chosen by the user, and stays.
+    if encoder.config._attn_implementation not in ("sdpa", _ATTENTION):
         return False
     # MAO's module reads padded batches, and virtual tokens of prompt tuning are not in the batch.
     prompts = any(config.is_prompt_learning for config in getattr(model, "peft_config", {}).values())
-    return not prompts and not any(isinstance(module, TopLayer) for module in model.modules())
+    return not prompts and not modules_of(model, TopLayer)
 
 
 def encode_batch(
@@ -206,7 +207,8 @@ def _run_packed(
             packed=layout,
         )
     finally:
-        if not reruns:  # other models may share the config
+        # Other models may share the config. A layer that runs again in the backward pass still needs it.
+        if not reruns:
             config._attn_implementation_internal = attention
     states: list[Tensor | None] = [None] * (depth + 1)
     for layer, state in zip(layers, select_layers(output, layers, depth), strict=True):

@@ -41,10 +41,12 @@ def bio_constraint(names: Sequence[str]) -> Constraint:
         raise InputError(
             f"there is a tag {strange[0]} but no B-{strange[0][2:]}. Add it to the tags, or set bio=False"
         )
-    inside = [name.startswith("I-") for name in names]
-    follows = [[name[2:] == before[2:] and before[:2] in ("B-", "I-") for name in names] for before in names]
-    start = torch.tensor(inside)
-    return Constraint(start, start & ~torch.tensor(follows))
+    start = torch.tensor([name.startswith("I-") for name in names])
+    transitions = start.repeat(len(names), 1)
+    for i, before in enumerate(names):
+        for j, name in enumerate(names):
+            transitions[i, j] &= before not in (f"B-{name[2:]}", f"I-{name[2:]}")
+    return Constraint(start, transitions)
 
 
 class LinearChainCRF(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import product
 
 import numpy as np
 import torch
@@ -36,13 +37,12 @@ def extend_embeddings(
     check_bare(model, "a larger vocabulary")
     weights: dict[tuple[int, int], float] = defaultdict(float)
     for row in encode_pairs(linked, tokenizer):
-        words = zip(row["source_starts"], row["source_ends"])
-        pieces = [[token - start for token in row["source_ids"][a:b] if token >= start] for a, b in words]
-        pivots = [row["target_ids"][a:b] for a, b in zip(row["target_starts"], row["target_ends"])]
         for i, j in row["links"]:
-            for piece in pieces[i]:
-                for pivot in pivots[j]:
-                    weights[piece, pivot] += 1 / len(pivots[j])
+            pieces = row["source_ids"][row["source_starts"][i] : row["source_ends"][i]]
+            pivots = row["target_ids"][row["target_starts"][j] : row["target_ends"][j]]
+            for piece, pivot in product(pieces, pivots):
+                if piece >= start:
+                    weights[piece - start, pivot] += 1 / len(pivots)
     pivot_weights = {pair: weight for pair, weight in weights.items() if pair[1] < start}
     if not pivot_weights:
         raise InputError("no word with a new piece has a link to a pivot word. Take more text or another aligner.")

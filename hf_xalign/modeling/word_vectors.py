@@ -24,6 +24,7 @@ from hf_xalign.distributed import is_sharded
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
+from hf_xalign.modeling.xalign.config import modules_of
 from hf_xalign.modeling.xalign.top import TopLayer
 
 SentenceMeans = dict[bytes, torch.Tensor]
@@ -87,7 +88,8 @@ def hidden_batches(
     check_range(least=1, batch_size=batch_size)
     device = next(model.parameters()).device
     if device.type == "cpu":
-        batch_size = min(batch_size, 16)  # the states of more leave its caches (64 take a fifth longer)
+        # The states of more sentences leave its caches (64 take a fifth longer).
+        batch_size = min(batch_size, 16)
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")
     starts = range(0, len(order), batch_size)
 
@@ -159,8 +161,7 @@ def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | 
         names = type(model)(model.config).state_dict().keys() if isinstance(model, PreTrainedModel) else {""}
     # A part that was removed from the encoder, such as a pooler, may be missing.
     missing = any(getattr(model, name.partition(".")[0], model) is not None for name in names - state.keys())
-    adapters = (module for module in model.modules() if isinstance(module, BaseTunerLayer))
-    if missing or not all(adapter.disable_adapters for adapter in adapters):
+    if missing or not all(adapter.disable_adapters for adapter in modules_of(model, BaseTunerLayer)):
         raise InputError(f"ray={address}: an encoder with adapters cannot be sent. Merge them, or remove ray.")
     # Not the module, which cannot be pickled once transformers has put hooks into it.
     state = {name: state[name].detach().cpu() for name in names & state.keys()}
@@ -186,7 +187,6 @@ def _rebuild(
 
 
 def _on_worker(function: Callable[..., States], model: PreTrainedModel, batch: tuple) -> States:
-    """Run a batch in a worker and move its result to the CPU."""
     rows, mask, states = function(model, *batch)
     return rows, mask.cpu(), [hidden.cpu() for hidden in states]
 
@@ -224,8 +224,8 @@ def word_spans(
     encoded = tokenize_words(word_tokenizer(tokenizer), sentences, position_limit(model.config, max_length))
     ids, spans = encoded.input_ids, encoded.spans
     if specials:
-        added = ([[0, 1], [len(tokens) - 1, len(tokens)]] for tokens in ids)
-        spans = [np.concatenate(both) for both in zip(spans, added, strict=True)]
+        for row, tokens in enumerate(ids):
+            spans[row] = np.concatenate([spans[row], [[0, 1], [len(tokens) - 1, len(tokens)]]])
     return ids, spans
 
 
@@ -261,7 +261,7 @@ def extract_pooled(
     input_ids, spans_by_sentence = word_spans(model, tokenizer, sentences, max_length, specials)
     if subwords:
         spans_by_sentence = [subword_spans(sentence_spans)[0] for sentence_spans in spans_by_sentence]
-    counts = np.array([len(sentence_spans) for sentence_spans in spans_by_sentence], dtype=np.int64)
+    counts = np.array(list(map(len, spans_by_sentence)), dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     spans = np.concatenate([*spans_by_sentence, np.zeros((0, 2), dtype=np.int32)])
     present = spans[:, 1] > 0
@@ -281,7 +281,7 @@ def extract_pooled(
         if means is not None:
             pooled_rows = torch.stack([pool_sentences(hidden, mask, "mean") for hidden in states], dim=1).float().cpu()
             means |= {sentence_key(input_ids[row]): mean for row, mean in zip(rows, pooled_rows, strict=True)}
-        words = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
+        words = ranges(offsets[rows], counts[rows])
         batch_rows = np.repeat(np.arange(len(rows)), counts[rows])[present[words]]
         words = words[present[words]]
         if not len(words):

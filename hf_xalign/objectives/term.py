@@ -99,31 +99,21 @@ class Term(ABC):
     of linked words and sentences:
 
     - `links`: `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words.
-
     - `words`: `vectors.words` of all words, and `batch["word_sentences"]` int64 (W,), their sentences, 0 to 2B-1.
-
     - `f0`: `vectors.f0` of the words of `kept`, and `batch["kept_words"]` int64 (G,), their places in `words`.
-
     - `sentences`: `vectors.sentences`.
-
     - `sentences0`: `vectors.sentences0`.
-
     - `teacher`: `batch["teacher"]` float32 (B, size), see [`SentenceTeacher`].
-
     - `texts`: `batch["texts"]` int64 (B,), equal for equal pivot sentences.
-
     - `sub_batches`: `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator`.
 
     PPA and ALIGN-MLM read sentences and masked text:
 
     - `keys`: `vectors.queries`, `vectors.keys`, `vectors.queue` and `batch["pairs"]` int64 (B,), numbers of the pairs
       in the corpus (PPA).
-
     - `projections`: `vectors.projections`, without a momentum encoder and a queue, and `batch["pairs"]` (PPA).
-
     - `masked`: `vectors.states`, `vectors.embeddings`, `batch["mlm_positions"]` and `batch["mlm_labels"]`, int64 (M,).
       The text is a sentence, or in PPA a pair if a term has `seen="pair"`.
-
     - `entries`: `vectors.entries` and `vectors.embeddings` (ALIGN-MLM).
 
     Args:

@@ -39,7 +39,6 @@ _BLOCK = 16  # values of which `largest` looks at the maximum first
 _ROWS = 256
 _COMPARED = 4096  # rows compared at a time
 
-
 Bands = Iterable[tuple[slice, Tensor]]
 
 
@@ -132,7 +131,8 @@ def index_pairs(pairs: Tensor | ArrayLike, name: str, rows: tuple[int, int]) -> 
     pair_rows = pairs.cpu().numpy() if isinstance(pairs, Tensor) else np.asarray(pairs)
     if not pair_rows.size:
         raise InputError(f"{name}: give at least one pair of a source and a target row")
-    pair_rows = pair_rows.astype(np.int64, casting="same_kind")  # NumPy refuses fractions
+    # NumPy refuses fractions.
+    pair_rows = pair_rows.astype(np.int64, casting="same_kind")
     for bad in np.flatnonzero(((pair_rows < 0) | (pair_rows >= rows)).any(1))[:1].tolist():
         raise InputError(
             f"{name}, row {bad}: {pair_rows[bad].tolist()} is out of range, because there are {rows[0]} source and "
@@ -180,10 +180,8 @@ def bands(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, Tenso
 
 
 def largest(values: Tensor, k: int, dim: int) -> Tensor:
-    """Return the k largest values along a dimension of a matrix (all if there are fewer), largest first.
-
-    They are in the k blocks with the largest maxima. Maxima of interleaved blocks are much cheaper than `topk`.
-    """
+    """Return the k largest values along a dimension of a matrix (all if there are fewer), largest first."""
+    # They are in the k blocks with the largest maxima. Maxima of interleaved blocks are much cheaper than `topk`.
     size = values.shape[dim]
     blocks = size // _BLOCK
     if blocks <= 2 * k:
@@ -241,10 +239,8 @@ def _best(
 
 
 def _lowest_of_equals(nearest: Neighbours, source: Tensor, target: Tensor) -> Neighbours:
-    """Return the first of equal candidates, and equal answers for equal queries.
-
-    A product may round the scores of two equal rows differently, if they are in differently shaped parts of it.
-    """
+    """Return the first of equal candidates, and equal answers for equal queries."""
+    # A product may round the scores of two equal rows differently, if they are in differently shaped parts of it.
     first_source, first_target = first_equal(source), first_equal(target)
     return Neighbours(
         first_target[nearest.source_to_target][first_source], first_source[nearest.target_to_source][first_target]

@@ -24,18 +24,6 @@ _COARSE = 2**-8 * 1.01  # bfloat16 rounds each factor by at most 2^-9 of it; sum
 class Neighbourhoods:
     """Find the k candidates of largest inner product with each query, exact up to rounding.
 
-    A search is one matrix product and one vectorised pass of block maxima over it. The largest scores of a query lie
-    in the blocks with the largest maxima, so only those are sorted. On a CPU with bfloat16 instructions the product is
-    computed in bfloat16, which takes 0.4 times as long. The best candidates of each query are kept in a list longer
-    than k, and get exact scores. A query is searched again, in float32, if a candidate off the list could be among its
-    k best.
-
-    For each query q, the search also keeps s, an upper bound of all scores off the list. Suppose the next call has
-    a q + e in its place, with a > 0 and e orthogonal to q. Then no candidate c off the list scores above
-    a s + |e| max |c|, where the mean of all c is subtracted from each. If k candidates on the list reach that bound,
-    they are the neighbours, and the query needs no search. At a learning rate of 1, this holds for four of five
-    queries of word vectors of multilingual-e5-small.
-
     Args:
         candidates: float (candidates, dim).
         k: neighbours of each query, at most all candidates.
@@ -76,6 +64,8 @@ class Neighbourhoods:
             indices, stale = self._remembered(queries, self.searched)
         coarse = queries.device.type == "cpu" and queries.dtype == torch.float32
         buffer = queries.new_empty(min(self.rows, len(stale)), len(self.candidates))
+        # The best candidates of each query are kept in a list longer than k, and get exact scores. A query is searched
+        # again, in float32, if a candidate off the list could be among its k best.
         for rows in stale.split(self.rows):
             lists, last = self._search(queries[rows], buffer[: len(rows)], coarse)
             rows = self._enter(indices, rows, lists, last, queries)
@@ -94,6 +84,8 @@ class Neighbourhoods:
 
     def _search(self, queries: Tensor, scores: Tensor, coarse: bool) -> tuple[Tensor, Tensor]:
         """Return the candidates of the largest scores, int64 (n, listed), and a bound of all other scores."""
+        # One matrix product and one vectorised pass of block maxima over it. On a CPU with bfloat16 instructions the
+        # product is computed in bfloat16, which takes 0.4 times as long.
         setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
         before = setting.fp32_precision
         try:
@@ -101,8 +93,9 @@ class Neighbourhoods:
             torch.mm(queries, self.candidates.T, out=scores)
         finally:
             setting.fp32_precision = before
-        # Place p of block b is candidate p * blocks + b (a maximum over an outer dimension is vectorised).
-        # Candidates left over at the end are always compared.
+        # The largest scores of a query lie in the blocks with the largest maxima, so only those are sorted. Place p of
+        # block b is candidate p * blocks + b (a maximum over an outer dimension is vectorised). Candidates left over
+        # at the end are always compared.
         full = len(self.candidates) // self.blocks * self.blocks
         block = scores[:, :full].unflatten(1, (-1, self.blocks)).amax(1).topk(self.listed, sorted=False).indices
         column = torch.arange(0, full, self.blocks, device=block.device)[:, None] + block[:, None]
@@ -115,6 +108,11 @@ class Neighbourhoods:
 
     def _remembered(self, queries: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
         """Return neighbours int64 (n, k) from the lists, and the rows that need a search."""
+        # For each query q, a search has kept s, an upper bound of all scores off the list. Now a q + e is in its
+        # place, with a > 0 and e orthogonal to q. No candidate c off the list scores above a s + |e| max |c|, where
+        # the mean of all c is subtracted from each. If k candidates on the list reach that bound, they are the
+        # neighbours. At a learning rate of 1, this holds for four of five queries of word vectors of
+        # multilingual-e5-small.
         tiny, eps = torch.finfo(queries.dtype).tiny, torch.finfo(queries.dtype).eps
         along = (queries * before).sum(1) / before.square().sum(1).clamp_min(tiny)
         away = torch.linalg.vector_norm(queries - along[:, None] * before, dim=1)
@@ -144,5 +142,4 @@ class Neighbourhoods:
 
 
 def _longest(chunks: Iterable[Tensor]) -> Tensor:
-    """Return the length of the longest row of all chunks."""
     return torch.stack([torch.linalg.vector_norm(rows, dim=1).max() for rows in chunks]).max()

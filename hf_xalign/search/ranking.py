@@ -107,11 +107,9 @@ def _rank(x: Tensor, y: Tensor, copies: Tensor, n: int, k: int, crowding: Tensor
 
 
 def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: int, k: int) -> Tensor:
-    """Return r of every y, float32 (rows,): exact for the n best y of every x, a lower bound for the others.
-
-    A lower bound of r gives an upper bound of the score. A y whose bound is still among the n best gets its exact r,
-    until there is none. So few y are compared with all others.
-    """
+    """Return r of every y, float32 (rows,): exact for the n best y of every x, a lower bound for the others."""
+    # A lower bound of r gives an upper bound of the score. A y whose bound is still among the n best gets its exact r,
+    # until there is none. So few y are compared with all others.
     crowding = _least_crowding(y, others, min(k, len(others)))
     exact = torch.zeros(len(y), dtype=torch.bool, device=y.device)
     asking = torch.arange(len(x), device=x.device)
@@ -132,11 +130,9 @@ def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: i
 
 
 def _least_crowding(y: Tensor, others: Tensor, k: int) -> Tensor:
-    """Return a lower bound of the r of every y, float32 (rows,), from its k nearest in four parts of the others.
-
-    sqrt(others) of the others, evenly spaced over the rows, are centers. Each of the others belongs to the part of its
-    nearest center, and a y is compared with the parts of its four nearest centers.
-    """
+    """Return a lower bound of the r of every y, float32 (rows,), from its k nearest in four parts of the others."""
+    # sqrt(others) of the others, evenly spaced over the rows, are centers. Each of the others belongs to the part of
+    # its nearest center, and a y is compared with the parts of its four nearest centers.
     center = others.mean(0)
     middle = others[torch.linspace(0, len(others) - 1, round(len(others) ** 0.5), device=y.device).long()] - center
     middle /= torch.linalg.vector_norm(middle, dim=1, keepdim=True).clamp_min(torch.finfo(y.dtype).tiny)
@@ -160,7 +156,8 @@ def _mean_of_nearest(x: Tensor, others: Tensor, k: int) -> Tensor:
 
 def keys_of(scores: Tensor, indices: Tensor) -> Tensor:
     """Return int64 keys that sort by score; of equal scores the lower index has the larger key."""
-    bits = (scores + 0.0).view(torch.int32)  # -0.0 becomes 0.0: equal scores, equal bits
+    # -0.0 becomes 0.0: equal scores, equal bits.
+    bits = (scores + 0.0).view(torch.int32)
     # The bits of negative floats sort in reverse.
     return ((bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32) | (_INDEX - indices)
 

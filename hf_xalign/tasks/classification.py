@@ -104,8 +104,9 @@ class LabelledTask(Task):
             raise InputError(
                 f"{examples.name}: examples mix two languages, but this model needs one language for each example"
             )
-        for column in [name for name in self.columns if name in examples.rows.column_names]:
-            check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
+        for column in self.columns:
+            if column in examples.rows.column_names:
+                check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
         constants = {"source_lang": examples.language, **inputs}
         limit, cut = min(max_length, tokenizer.model_max_length), 0
         dropped: list[str] = []
@@ -237,19 +238,17 @@ labels = [model.config.id2label[found[place]] for place in first]"""
         `label_counts` int64 (B,), the number of these words in each row.
         """
         batch = super().collate(rows, pad_token_id)
-        first_tokens = [np.asarray(row["first"], dtype=np.int64) for row in rows]
-        labels = [np.asarray(row["word_labels"], dtype=np.int64) for row in rows]
-        labelled = [(tokens >= 0) & (ids >= 0) for tokens, ids in zip(first_tokens, labels, strict=True)]
-        labels = [ids[mask] for ids, mask in zip(labels, labelled, strict=True)]
-        width = batch["input_ids"].shape[1]
-        positions = [
-            row * width + tokens[mask] for row, (tokens, mask) in enumerate(zip(first_tokens, labelled, strict=True))
-        ]
+        labels, positions = [], []
+        for number, row in enumerate(rows):
+            tokens, ids = np.asarray(row["first"], dtype=np.int64), np.asarray(row["word_labels"], dtype=np.int64)
+            labelled = (tokens >= 0) & (ids >= 0)
+            labels.append(ids[labelled])
+            positions.append(number * batch["input_ids"].shape[1] + tokens[labelled])
         return {
             **batch,
             "labels": torch.from_numpy(np.concatenate(labels)),
             "label_positions": torch.from_numpy(np.concatenate(positions)),
-            "label_counts": torch.tensor([len(ids) for ids in labels]),
+            "label_counts": torch.tensor(list(map(len, labels))),
         }
 
     def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -284,8 +283,7 @@ labels = [model.config.id2label[found[place]] for place in first]"""
             filled = [[OUTSIDE if label is None else label for label in labels] for labels in predicted]
             scores["span_f1"] = count_spans(filled, gold)
         elif self.metric == "span_f1":
-            predicted_spans, gold_spans = ([tags_as_spans(tags) for tags in side] for side in (predicted, gold))
-            scores["span_f1"] = count_spans(predicted_spans, gold_spans)
+            scores["span_f1"] = count_spans(list(map(tags_as_spans, predicted)), list(map(tags_as_spans, gold)))
         scores["token_f1"] = count_words(predicted, gold)
         counts = {"words": len(words), "lost_words": words.count(None)}
         return TaskScores(scores, counts, _only_label(words, examples.label_names))
@@ -441,8 +439,7 @@ class SequenceTask(LabelledTask):
 
     def card(self, examples: Sequence[Examples]) -> dict[str, object]:
         """Show two texts in the card's code, if the first training text has pairs."""
-        pair = any("text_b" in part.rows.column_names for part in examples[:1])
-        second = ', "another one"' if pair else ""
+        second = ', "another one"' if examples and "text_b" in examples[0].rows.column_names else ""
         return super().card(examples) | {
             "example_inputs": self.example_inputs.replace(", return", f"{second}, return")
         }

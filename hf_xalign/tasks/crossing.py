@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: st
     if Path(source).is_file() and is_conllu(source):
         trees = load_treebank(source).remove_columns("tokens")
         return concatenate_datasets([rows, trees.select(range(len(rows)))], axis=1)
-    columns = [name for names in tree_columns(_texts(rows)).values() for name in names]
+    columns = list(chain.from_iterable(tree_columns(_texts(rows)).values()))
     unit, records, _ = read_records(source, split=split, revision=revision)
     records_by_line = dict(records)
     for line in rows["line"]:

@@ -33,7 +33,6 @@ from hf_xalign.language_codes import check_language, find_language, parse_langua
 
 logger = logging.getLogger(__name__)
 
-
 # Files with one word on each line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".conllu", *WORD_LINES[1:])
@@ -78,21 +77,22 @@ def _slots(record: Record, where: str) -> Cells:
         tokenization = json.loads(record["tokenization"])
         tokenization = tokenization.get("tokenizations", [tokenization])[0]
         words = [(token["start"], token["start"] + token["length"]) for token in tokenization["tokenSpans"]]
-        spans = [span.split(":", 2) for span in record["spans"].split(",") if span]
-        labels = _bio(words, [(int(start), int(end), slot) for start, end, slot in spans])
-        return {"tokens": tokenization["tokens"], "labels": labels}
+        spans = []
+        for span in filter(None, record["spans"].split(",")):
+            start, end, slot = span.split(":", 2)
+            spans.append((int(start), int(end), slot))
+        return {"tokens": tokenization["tokens"], "labels": _bio(words, spans)}
 
 
 def _pieces(record: Record, where: str) -> Cells:
     """Return the text, words and BIO labels of SNIPS' pieces of text, some of which have an `entity`."""
     with explained(f"{where}: 'data' is not a list of pieces, each with a text", TypeError, KeyError):
         texts = [piece["text"] for piece in record["data"]]
-        text, ends = "".join(texts), [sum(map(len, texts[: k + 1])) for k in range(len(texts))]
-    spans = [
-        (end - len(piece["text"]), end, piece["entity"])
-        for end, piece in zip(ends, record["data"], strict=True)
-        if "entity" in piece
-    ]
+        text = "".join(texts)
+    spans = []
+    for end, piece in zip(itertools.accumulate(map(len, texts)), record["data"]):
+        if "entity" in piece:
+            spans.append((end - len(piece["text"]), end, piece["entity"]))
     words = list(re.finditer(r"[^ \t\r\n]+", text))
     labels = _bio([word.span() for word in words], spans)
     return {"text": text, "tokens": [word[0] for word in words], "labels": labels}
@@ -103,9 +103,9 @@ def _brackets(record: Record, where: str) -> Cells:
     words: list[str] = []
     labels: list[str] = []
     for slot, inside, outside in re.findall(r"\[([^\[\]:]+) : ([^\[\]]*)\]|([^\[\]]+)", record["annot_utt"]):
-        pieces = (inside or outside).split()
-        words += pieces
-        labels += [f"{'I' if number else 'B'}-{slot.strip()}" if slot else OUTSIDE for number in range(len(pieces))]
+        for number, word in enumerate((inside or outside).split()):
+            words.append(word)
+            labels.append(f"{'I' if number else 'B'}-{slot.strip()}" if slot else OUTSIDE)
     return {"tokens": words, "labels": labels}
 
 
@@ -143,7 +143,7 @@ LAYOUTS = {
     "texts with sentiments": Layout({"text": "text", "label": "sentiment"}),
     "texts with intents": Layout({"text": "text", "label": "intent"}),
     "MultiATIS++": Layout({"tokens": "utterance", "labels": "slot_labels", "text": "utterance", "label": "intent"}),
-    "Facebook's multilingual task-oriented dialogues": Layout({name: name for name in _FACEBOOK}, make=_slots),
+    "Facebook's multilingual task-oriented dialogues": Layout(dict(zip(_FACEBOOK, _FACEBOOK)), make=_slots),
     "MASSIVE": Layout({"text": "utt", "label": "intent", "slots": "annot_utt"}, make=_brackets),
     "SNIPS": Layout({"label": "list", "data": "data"}, make=_pieces),
 }
@@ -152,7 +152,7 @@ LAYOUTS = {
 def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
     """Return a record with the columns of its layout, and the reason if it is left out, else None."""
     for layout in LAYOUTS.values():
-        if not all(column in record for column in layout.columns.values()):
+        if not record.keys() >= {*layout.columns.values()}:
             continue
         made_columns = layout.make(record, where) if layout.make else {}
         named = {role: record[column] for role, column in layout.columns.items()} | made_columns | record
@@ -167,7 +167,7 @@ def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
 
 def other_language(record: Record, language: str) -> str | None:
     """Return the language that a record names in a column of its own, if it is not the one asked for."""
-    for value in (record[column] for column in _LANGUAGE_COLUMNS & record.keys()):
+    for value in map(record.get, _LANGUAGE_COLUMNS & record.keys()):
         code = find_language(value) if isinstance(value, str) else None
         if code and parse_language(code).language != parse_language(language).language:
             return value
@@ -221,9 +221,6 @@ def _word_columns(path: Path, header: Sequence[str]) -> tuple[str | None, str, s
     """Return the columns of sentences, words and labels, or None if a table does not hold one word a row.
 
     The column of sentences is None if blank lines part them.
-
-    Raises:
-        InputError: no column says where sentences end.
     """
     found = []
     for names in (_SENTENCE_COLUMNS, _WORD_COLUMNS, _TAG_COLUMNS):
@@ -263,13 +260,14 @@ def _refuse_offsets(record: object, where: str) -> None:
     """Raise an InputError if a record labels spans by character offsets, as doccano, Prodigy and Label Studio do."""
     if not isinstance(record, Mapping):
         return
-    marked = [record.get(name) for name in ("spans", "label", "labels", "entities") if "text" in record]
-    spans = [value[0] for value in marked if isinstance(value, list) and value]
-    by_offset = any(
-        (isinstance(span, list) and len(span) == 3) or (isinstance(span, dict) and "start" in str(span.keys()))
-        for span in spans
-    )
-    if by_offset or ("annotations" in record and "data" in record):
+    by_offset = "annotations" in record and "data" in record
+    for name in ("spans", "label", "labels", "entities") if "text" in record else ():
+        value = record.get(name)
+        span = value[0] if isinstance(value, list) and value else None
+        by_offset |= isinstance(span, list) and len(span) == 3
+        # The key is `start` in Prodigy, `start_offset` or `start_char` elsewhere.
+        by_offset |= isinstance(span, dict) and "start" in str(span.keys())
+    if by_offset:
         raise InputError(
             f"{where}: spans are labelled by character offsets, as doccano, Prodigy and Label Studio export them, but "
             "a tagger needs a label for each word. Export CoNLL from Label Studio, or convert the spans by spaCy's "
@@ -323,8 +321,9 @@ class LabelSet:
         """
         found_names = set(bio_names(names).values())
         if span_parts(found_names):
-            span_types = sorted({name[2:] for name in found_names if name != OUTSIDE})
-            ordered = [OUTSIDE, *(f"{prefix}-{span_type}" for span_type in span_types for prefix in "BI")]
+            ordered = [OUTSIDE]
+            for span_type in sorted({name[2:] for name in found_names - {OUTSIDE}}):
+                ordered += [f"B-{span_type}", f"I-{span_type}"]
         else:
             ordered = sorted(found_names, key=lambda name: (name != OUTSIDE, name))
         return cls._of(ordered, "the training text")
@@ -416,7 +415,8 @@ class Examples:
         if labels != self.rows["labels"][:]:
             rows = self.rows.remove_columns("labels").add_column("labels", labels)
             object.__setattr__(self, "rows", rows.select_columns(self.rows.column_names))
-        words, missing = sum(map(len, labels)), sum(names.count(UNLABELLED) for names in labels)
+        names = list(itertools.chain.from_iterable(labels))
+        words, missing = len(names), names.count(UNLABELLED)
         if missing and missing == words:
             raise InputError(f"{self.name}: no word has a label. Name another label_column.")
         if missing:
@@ -435,7 +435,7 @@ class Examples:
         """Labels that occur."""
         if "label" in self.rows.column_names:
             return set(self.rows.unique("label"))
-        return {name for names in self.rows["labels"] for name in names} - {UNLABELLED}
+        return set(itertools.chain.from_iterable(self.rows["labels"])) - {UNLABELLED}
 
     def check_labels(self, labels: LabelSet, source: str) -> None:
         """Raise an InputError that names the first label that is not in `labels`, which come from `source`."""
@@ -500,7 +500,7 @@ def read_examples(
     check_range(least=1, max_examples=max_examples)
     unit, records, hub = read_records(source, split=split, revision=revision)
     records = _of_partition(records, source, split)
-    classes = {*label_names, *itertools.chain.from_iterable(_class_names(hub).values())}
+    classes = set(label_names).union(*_class_names(hub).values())
     rows: list[Cells] = []
     others: Counter[str] = Counter()
     for line, record in progress(records, desc=f"reading {source}", unit=" examples", leave=False):
@@ -574,7 +574,8 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
     if scheme == "hub":
         dataset = load_hub(source, split, revision)
         return "row", _hub_records(dataset), dataset
-    rows = ((line, dict(row)) for file in files for line, row in read_rows(file) if row is not None)
+    numbered = itertools.chain.from_iterable(map(read_rows, files))
+    rows = ((line, dict(row)) for line, row in numbered if row is not None)
     if scheme == "pattern":
         return "example", enumerate((row for _, row in rows), 1), None
     return "line", rows, None
@@ -640,7 +641,7 @@ def _words(
         raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
     column = text_columns[0] if text_columns else "tokens"
     label_column = label_column or "labels"
-    words, labels = (value_of(record, name, where) for name in (column, label_column))
+    words, labels = value_of(record, column, where), value_of(record, label_column, where)
     if isinstance(words, str) and isinstance(labels, str):
         printed = _is_printed(labels)
         words = _entries(words, printed and _is_printed(words), f"{where}: column {column!r}")
@@ -663,7 +664,7 @@ def _is_printed(cell: str) -> bool:
 def _entries(cell: str, printed: bool, where: str) -> list[object]:
     """Return the entries of a cell of a table: parted by blanks, or a list as Python prints it."""
     if not printed:
-        return [piece for piece in cell.split(" ") if piece]
+        return list(filter(None, cell.split(" ")))
     try:
         values = ast.literal_eval(cell)
     except (SyntaxError, ValueError):
@@ -686,10 +687,11 @@ def _texts(
         raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
     columns, label_column = tuple(text_columns), label_column or "label"
     columns = columns or (_PAIR if set(_PAIR) & set(record) else ("text",))
-    texts = [readers.text_of(value_of(record, column, where), column, where) for column in columns]
-    row = {name: clean_text(text).strip() for name, text in zip(_PAIR, texts, strict=False)}
-    if empty := [column for column, text in zip(columns, row.values(), strict=True) if not text]:
-        raise InputError(f"{where}: column {empty[0]!r} is empty. Remove the example.")
+    row = Cells()
+    for name, column in zip(_PAIR, columns):
+        row[name] = clean_text(readers.text_of(value_of(record, column, where), column, where)).strip()
+        if not row[name]:
+            raise InputError(f"{where}: column {column!r} is empty. Remove the example.")
     value = value_of(record, label_column, where)
     if isinstance(value, str) and _SEVERAL.fullmatch(value):
         raise InputError(f"{where}: the label {value!r} joins several classes. Keep one, or remove the example.")
@@ -709,9 +711,6 @@ def label_of(value: object, column: str, where: str, missing: str = UNLABELLED, 
     """Return a label or an id as text, and `missing` for a missing one.
 
     -1 and -100 are labels where `classes`, the names of the set's classes, say so.
-
-    Raises:
-        InputError: the value is neither text nor a whole number.
     """
     if isinstance(value, str):
         value = value.strip()

@@ -121,8 +121,7 @@ def _changed_layers(
 ) -> Sequence[int] | None:
     """Return the layers that an adapter's module on top changes, counted from the end, or None.
 
-    Raises:
-        InputError: it does not change the last layer, which a `head` reads, or one of a tagger's `layers`.
+    A `head` reads the last one, a tagger its `layers`; all of these must be changed.
     """
     module = None if adapter is None else read_adapter_config(adapter)
     if not isinstance(module, XAlignConfig) or module.top is None:
@@ -244,4 +243,5 @@ def fit_head(
     with torch.no_grad():
         layer.weight.copy_(weight)
         layer.bias.copy_(bias)
-    broadcast([layer.weight.detach(), layer.bias.detach()])  # other processes may have rounded differently
+    # Other processes may have rounded differently.
+    broadcast([layer.weight.detach(), layer.bias.detach()])

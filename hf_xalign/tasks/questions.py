@@ -114,7 +114,7 @@ def read_questions(
                 f"{source}: by its name, contexts are in {context_lang} and questions in {question_lang}, not in "
                 f"{language}. Correct the language."
             )
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple] = []
     places: dict[str, str] = {}
     others: Counter[str] = Counter()
     for line, where, record in progress(records, desc=f"reading {source}", unit=" questions", leave=False):
@@ -142,18 +142,18 @@ def read_questions(
             raise InputError(f"{where}: the languages are {asked_lang}+{text_lang} (question+context), not {language}")
         question = clean_text(question).strip()
         answers = _answers(record, context, f"{where} (id {name!r})")
-        rows.append(dict(zip(COLUMNS, (name, question, context, answers, asked_lang, text_lang, line), strict=True)))
+        rows.append((name, question, context, answers, asked_lang, text_lang, line))
     skipped = ", ".join(f"{count} in {code}" for code, count in sorted(others.items()))
     if not rows:
         why = f"no question is in {context_lang}; there are {skipped}" if others else "it has no questions"
         raise InputError(f"{source}: {why}")
     if others:
         logger.info("%s: skipped questions in other languages (%s)", source, skipped)
-    pairs = {(row["question_lang"], row["context_lang"]) for row in rows}
+    columns = dict(zip(COLUMNS, map(list, zip(*rows)), strict=True))
+    pairs = set(zip(columns["question_lang"], columns["context_lang"]))
     if len(pairs) > 1 and language is None:
         raise InputError(f"{source}: the rows are in several languages. Name one for the set, as in de={source}")
     code = str(language) if len(pairs) > 1 else pair_code(*pairs.pop())
-    columns = {column: [row[column] for row in rows] for column in COLUMNS}
     return Examples(source, code, Dataset.from_dict(columns, features=COLUMNS), unit, digest(columns), hub_commit(hub))
 
 
@@ -175,7 +175,6 @@ def _nested(path: Path) -> Records:
 
 
 def _children(parent: object, key: str, where: str, dot: str = ".") -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a list, each with its path."""
     for number, child in enumerate(_get(parent, key, where)):
         yield f"{where}{dot}{key}[{number}]", child
 
@@ -202,11 +201,13 @@ def _answers(record: Record, context: str, where: str) -> dict[str, list]:
         raise InputError(f"{where}: the question has no answer, as in SQuAD 2.0. Remove such questions.")
     if not all(text.strip() and stands_at(context, text, start) for text, start in spans):
         raise InputError(f"{where}: an answer is not at its answer_start. Correct or remove it.")
-    return {"text": [text for text, _ in spans], "answer_start": [start for _, start in spans]}
+    texts, starts = map(list, zip(*spans))
+    return {"text": texts, "answer_start": starts}
 
 
 NO_ANSWER = 0  # label of a window without the answer: the first token, [CLS]
-NOWHERE = -1  # value of a token at which no answer can begin or end
+# Where no answer can begin or end, and the place of a missing one: not 0, at which an answer may begin.
+NOWHERE = -1
 _LABELS = ("start_position", "end_position")  # numbers of tokens
 
 
@@ -248,9 +249,6 @@ class TokenText(NamedTuple):
         first = opening[np.searchsorted(opening, touched[0], side="right") - 1]
         last = closing[np.searchsorted(closing, touched[-1])]
         return int(first), int(last)
-
-
-NO_SPAN = -1  # not 0, at which an answer may begin
 
 
 @dataclass(frozen=True)
@@ -340,7 +338,8 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
         for name in ("question", "context"):
             texts = [text[:500] for text in sample[name]]  # a book says no more than its first page
             check_vocabulary(tokenizer, texts, sample[0][f"{name}_lang"], f"{examples.name}, {name}")
-        mark = tokenizer.convert_tokens_to_ids("▁")  # which XLM-R puts before some words as a separate token
+        # XLM-R puts it before some words as a separate token.
+        mark = tokenizer.convert_tokens_to_ids("▁")
         segments: dict[str, list[int]] = {}
         if languages.segments and "token_type_ids" in tokenizer.model_input_names:
             types = tokenizer("a", "a", return_token_type_ids=True).token_type_ids
@@ -411,7 +410,8 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
             with_indices=True,
             remove_columns=examples.rows.column_names,
             features=Features(columns),
-            load_from_cache_file=False,  # the function also counts
+            # The function also counts, which a cached result would skip.
+            load_from_cache_file=False,
             desc="Encoding questions",
         )
         if not len(windows):
@@ -499,8 +499,8 @@ def window_spans(
     none = value == -torch.inf
     start = torch.div(best, width, rounding_mode="floor")
     end = (start + best % width).clamp(max=closes.shape[1] - 1)
-    starts = opens.gather(1, start).masked_fill(none, NO_SPAN)
-    ends = closes.gather(1, end).masked_fill(none, NO_SPAN)
+    starts = opens.gather(1, start).masked_fill(none, NOWHERE)
+    ends = closes.gather(1, end).masked_fill(none, NOWHERE)
     return torch.cat([starts.double(), ends.double(), value.double()], dim=1)
 
 
@@ -519,6 +519,6 @@ def best_spans(questions: np.ndarray, spans: np.ndarray, count: int) -> np.ndarr
         )
     order = np.lexsort((ends, starts, -scores, questions))
     rows, best_windows = np.unique(questions[order], return_index=True)
-    best = np.full((count, 2), NO_SPAN)
+    best = np.full((count, 2), NOWHERE)
     best[rows] = spans[order[best_windows], :2]
     return best

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -87,7 +88,7 @@ def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: P
 
     METRIC is the folder of a [`~hf_xalign.score.Score`]: `retrieval_last-mao`.
     """
-    for metric in dict.fromkeys(metric for by_metric in examples.values() for metric in by_metric):
+    for metric in dict.fromkeys(itertools.chain.from_iterable(examples.values())):
         by_language = {language: by_metric[metric] for language, by_metric in examples.items() if metric in by_metric}
         score = Score.read(metric)
         write_examples(folder / score.folder / place, by_language, task=score.title, metric=metric)

@@ -191,11 +191,11 @@ def score_answers(
             raise InputError(f"question {row}: the references {golds!r} are not a list of one or more answers")
         answer = answer_tokens(prediction, language, rules)
         gold_answers = [answer_tokens(gold, language, rules) for gold in golds]
-        exact[row] = answer in gold_answers
-        common = (sum((Counter(answer) & Counter(tokens)).values()) for tokens in gold_answers)
-        sizes = (max(1, len(answer) + len(tokens)) for tokens in gold_answers)
-        # Equal answers may both be empty.
-        f1[row] = exact[row] or max(2 * count / size for count, size in zip(common, sizes, strict=True))
+        # Not from the counts below: equal answers may both be empty.
+        exact[row] = f1[row] = answer in gold_answers
+        for tokens in gold_answers:
+            common = (Counter(answer) & Counter(tokens)).total()
+            f1[row] = max(f1[row], 2 * common / max(1, len(answer) + len(tokens)))
     return AnswerScores(f1, exact)
 
 
@@ -210,5 +210,7 @@ def by_language(scores: AnswerScores, languages: Sequence[str] | str) -> dict[st
         has_code = codes == code
         means = {name: float(column[has_code].mean()) for name, column in scores._asdict().items()}
         by_code[code] = means | {"questions": int(has_code.sum())}
-    overall = {name: float(np.mean([means[name] for means in by_code.values()])) for name in AnswerScores._fields}
+    overall: dict[str, float] = {}
+    for name in AnswerScores._fields:
+        overall[name] = float(np.mean([means[name] for means in by_code.values()]))
     return overall | {"questions": len(codes), "languages": by_code}

@@ -23,6 +23,7 @@ from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained, suggestion
 from hf_xalign.modeling.languages import LanguageAware, language_ids, language_number, language_row
 from hf_xalign.modeling.word_vectors import evaluating
+from hf_xalign.modeling.xalign.config import modules_of
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 
@@ -44,7 +45,9 @@ class LanguageInputs:
     @classmethod
     def of(cls, model: PreTrainedModel) -> LanguageInputs:
         """Read the language inputs from a task model."""
-        maps = [ids for module in model.modules() if isinstance(module, LanguageAware) for ids in module.language_maps]
+        maps: list[Mapping[str, int]] = []
+        for module in modules_of(model, LanguageAware):
+            maps += module.language_maps
         embeddings = language_ids(model.config)
         segments = embeddings is None and getattr(model.config, "type_vocab_size", 0) > 1
         return cls(embeddings, maps[0] if maps else None, segments)
@@ -261,7 +264,8 @@ def predict(
     """
     check_range(least=1, batch_size=batch_size)
     device = next(model.parameters()).device
-    order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")  # a batch that is too large fails first
+    # The longest first, so that a batch that is too large for the device fails at once.
+    order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
     predictions: list[np.ndarray] = [np.empty(0)] * len(order)
     starts = progress(range(0, len(order), batch_size), desc=desc, leave=False)
     with evaluating(model), torch.inference_mode():

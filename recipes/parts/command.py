@@ -69,14 +69,12 @@ def _leave_processes() -> None:
 
 
 def settle_cpu(device: str) -> None:
-    """On a CPU, flush denormal numbers to zero and log the threads.
-
-    Adam's moments of rare embedding rows decay into denormals, on which its step takes 14 times as long
-    (benchmarks/cpu_arithmetic.py).
-    """
+    """On a CPU, flush denormal numbers to zero and log the threads."""
     import torch
 
     if device == "cpu":
+        # Adam's moments of rare embedding rows decay into denormals, on which its step takes 14 times as long
+        # (benchmarks/cpu_arithmetic.py).
         torch.set_flush_denormal(True)
         logger.info(
             "CPU run: threads: %d, OMP_WAIT_POLICY=%s, GOMP_SPINCOUNT=%s, denormal numbers are flushed to zero",

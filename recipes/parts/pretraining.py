@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -108,7 +109,7 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
                 notes.append(f"shared   {len(shared.pieces):,} of {len(counterparts):,} pieces are not transliterated")
                 counterparts = counterparts[~np.isin(counterparts[:, 0], shared.pieces)]
         natural = corpora[languages[0]]
-        order = WordOrder.learn(tree for path in data.order_of for tree in read_trees(path)) if data.order_of else None
+        order = WordOrder.learn(chain.from_iterable(map(read_trees, data.order_of))) if data.order_of else None
         derived = DerivedLanguage(
             languages[0],
             tuple(data.derive),  # type: ignore[arg-type]
@@ -167,7 +168,7 @@ def _column(corpus: Dataset) -> str:
 
 
 def _texts(corpora: dict[str, Dataset]) -> list[str]:
-    return [text for corpus in corpora.values() for text in _cells(corpus) if text]
+    return list(filter(None, chain.from_iterable(map(_cells, corpora.values()))))
 
 
 def _cells(corpus: Dataset) -> list[str]:

@@ -33,9 +33,6 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
     """Check settings and output folder, hold the folder, and seed.
 
     `base_model` is the encoder that the card of a pushed run names.
-
-    Raises:
-        InputError: the output folder holds another run, or settings do not fit.
     """
     if not args.record:
         raise InputError("record=false: a recipe always writes its record. Remove it, or use the trainer in Python.")

@@ -25,6 +25,7 @@ settings are. A published value of null is a cell that the paper leaves out; a r
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import re
 import shlex
@@ -57,11 +58,7 @@ class Command(NamedTuple):
         return f"hf-xalign {shlex.join(self.words)}"
 
     def finished(self) -> bool:
-        """Return whether the scores are there and whole.
-
-        Raises:
-            InputError: another command wrote them.
-        """
+        """Return whether the scores are there and whole."""
         if not self.file.is_file():
             return False
         mark = self.file.parent / MARK
@@ -225,7 +222,8 @@ class Table:
 
         sides = []
         for table, column in self.correlated(row):
-            sides.append([table.values(system, [seed])[column] for system in table.systems for seed in seeds])
+            runs = itertools.product(table.systems, seeds)
+            sides.append([table.values(system, [seed])[column] for system, seed in runs])
         x, y = sides
         if None in (*x, *y):
             return None
@@ -242,24 +240,22 @@ def papers() -> list[str]:
 
 
 def find(names: Sequence[str], root: Path, data: Mapping[str, str] | None = None) -> list[Table]:
-    """Return tables by name (`mao.table1`), or all of a paper (`mao`), or all without names.
-
-    Raises:
-        InputError: a name that no table has, or data that no paper of these reads.
-    """
-    every = [Paper.read(one, root, data or {}) for one in papers()]
-    known = {table.name: table for paper in every for table in map(paper.table, paper.content["tables"])}
-    tables: list[Table] = []
+    """Return tables by name (`mao.table1`), or all of a paper (`mao`), or all without names."""
+    known: dict[str, Table] = {}
+    for paper in papers():
+        read = Paper.read(paper, root, data or {})
+        known |= {f"{paper}.{key}": read.table(key) for key in read.content["tables"]}
+    tables: dict[str, Table] = {}
     for name in names or papers():
-        matching = [table for full, table in known.items() if name in (full, full.partition(".")[0])]
+        matching = {full: table for full, table in known.items() if name in (full, full.partition(".")[0])}
         if not matching:
             close = suggestion(name, [*known, *papers()]) or "; `hf-xalign reproduce --list` has all"
             raise InputError(f"no table or figure {name!r}{close}")
-        tables += [table for table in matching if table not in tables]
-    texts = sorted({name for table in tables for name in table.paper.content["data"]})
+        tables |= matching
+    texts = sorted(set().union(*(table.paper.content["data"] for table in tables.values())))
     if unknown := [name for name in data or {} if name not in texts]:
         raise InputError(f"data: these tables read no {unknown[0]!r}, only {', '.join(texts)}")
-    return tables
+    return list(tables.values())
 
 
 @cache

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,9 +55,10 @@ class TaskData(RunText):
 
     def describe(self) -> list[str]:
         """Describe the text and its labels, one line each."""
-        lines = [f"train    {part.language}: {len(part)} examples of {part.name}" for part in self.train]
-        for kind, texts in (("evaluate", self.evaluation), ("select", self.selection)):
-            lines += [f"{kind:8} {part.language}: {len(part)} examples of {part.name}" for part in texts.values()]
+        lines, held_out = [], [*self.evaluation.values()]
+        for kind, parts in (("train", self.train), ("evaluate", held_out), ("select", [*self.selection.values()])):
+            for part in parts:
+                lines.append(f"{kind:8} {part.language}: {len(part)} examples of {part.name}")
         if labels := self.task.config().get("id2label"):
             lines.append(f"labels   {len(labels)}")
         return [*lines, f"score    {self.task.metric}"]
@@ -163,8 +164,9 @@ def _read_derived(read: Callable[..., Examples], language: DerivedLanguage, item
 def _warn_of_trained(columns: Sequence[str], train: list[Examples], evaluation: list[Examples]) -> None:
     """Warn of examples to score that are trained on too."""
     scored = {part.name: list(_texts(part, columns)) for part in evaluation}
-    scored_texts = {text for texts in scored.values() for text in texts}
-    trained_texts = {text for part in train for text in _texts(part, columns) if text in scored_texts}
+    scored_texts = set(chain.from_iterable(scored.values()))
+    # Only those that are scored, because the training text may be large.
+    trained_texts = scored_texts.intersection(chain.from_iterable(_texts(part, columns) for part in train))
     for name, texts in scored.items():
         if count := sum(text in trained_texts for text in texts):
             logger.warning(

@@ -30,12 +30,11 @@ def final_weights(share: float) -> str:
 class AverageAtEnd(TrainerCallback):
     """Average the trained weights with those before training at the end (WiSE-FT, Wortsman et al. 2022).
 
-    The callback is made with the model before training, also in a resumed run, because checkpoints do not have those
-    weights. It is the first callback, so that the others log and save the average. `share` is that of the weights
-    before.
+    `share` is that of the weights before.
     """
 
     def __init__(self, model: nn.Module, share: float):
+        # Of the model before training, also in a resumed run, because checkpoints do not have those weights.
         trained = ((name, weight) for name, weight in model.named_parameters() if weight.requires_grad)
         self._start = {name: weight.detach().to("cpu", copy=True) for name, weight in trained}
         self._share = share
@@ -79,10 +78,7 @@ class StepStart(TrainerCallback):
 
 
 class StepEnd(TrainerCallback):
-    """Log the first and the last step, and stop before a model that is not finite is logged, scored or saved.
-
-    It is the last callback, because the others decide what happens after the step.
-    """
+    """Log the first and the last step, and stop before a model that is not finite is logged, scored or saved."""
 
     def __init__(self, trainer: AlignmentTrainer):
         self._trainer = trainer
@@ -130,8 +126,8 @@ def has_ended(trainer: AlignmentTrainer) -> bool:
 
 def stop_if_not_finite(trainer: SavingTrainer) -> None:
     """Raise a NonFiniteLossError if a loss since the start, or a weight now, is NaN or infinite on any process."""
-    weights = [local_shard(p.detach()) for p in trainer.model.parameters() if p.requires_grad]
-    bad = (trainer.not_finite | ~torch.stack([torch.isfinite(weight).all() for weight in weights]).all()).float()
+    finite = [torch.isfinite(local_shard(p.detach())).all() for p in trainer.model.parameters() if p.requires_grad]
+    bad = (trainer.not_finite | ~torch.stack(finite).all()).float()
     if trainer.args.world_size > 1:
         bad = trainer.accelerator.reduce(bad, reduction="sum")
     if bad.item() > 0:

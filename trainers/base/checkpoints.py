@@ -184,7 +184,6 @@ def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) ->
 
 
 def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
-    """Raise an InputError if settings that may not change differ from the checkpoint's."""
     file = checkpoint / ARGUMENTS
     if not file.exists():
         return
@@ -218,8 +217,9 @@ def _shown(value: object) -> str:
 
 def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
     """Return the names of files and folders of a run: checkpoints, a model, an adapter, maps, a record."""
-    files = [path for pattern in _SIGNS for path in Path(output_dir).glob(pattern)]
-    files += [path for _, path in _checkpoints(output_dir)]
+    files = [path for _, path in _checkpoints(output_dir)]
+    for pattern in _SIGNS:
+        files += Path(output_dir).glob(pattern)
     return sorted(str(path.relative_to(output_dir)) for path in files)
 
 

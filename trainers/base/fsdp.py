@@ -128,10 +128,8 @@ def full_state(state: Any) -> Any:
 
 
 def save_optimizer(trainer: Trainer, folder: Path) -> None:
-    """Save the states of optimizer and scheduler in full, so that a run without FSDP can resume from them.
-
-    The Trainer would also save the weights a second time, in a pickle. All processes must call this.
-    """
+    """Save the states of optimizer and scheduler in full, so that a run without FSDP can resume from them."""
+    # Not by the Trainer, which would also save the weights a second time, in a pickle. All processes gather.
     optimizer, scheduler = cast(Optimizer, trainer.optimizer), cast(LRScheduler, trainer.lr_scheduler)
     state = full_state(optimizer.state_dict())
     if trainer.args.should_save:
@@ -143,7 +141,9 @@ def load_optimizer(trainer: Trainer, folder: Path) -> None:
     """Load the state from [`save_optimizer`] or a run without FSDP, each process its shards."""
     optimizer, scheduler = cast(Optimizer, trainer.optimizer), cast(LRScheduler, trainer.lr_scheduler)
     state = torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True, mmap=True)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters: list[torch.Tensor] = []
+    for group in optimizer.param_groups:
+        parameters += group["params"]
     for number, values in state["state"].items():
         weight = parameters[number]
         for name, value in values.items():

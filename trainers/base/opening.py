@@ -65,7 +65,8 @@ def adapter_faults(model: PreTrainedModel, added: PeftConfig | None) -> Iterator
     encoder = base_of(model)
     configs = getattr(model, "peft_config", {})
     foreign = any(not isinstance(config, XAlignConfig) for config in configs.values())
-    if configs and encoder is model and (foreign or model.base_model is model):  # others belong to the model's task
+    # Adapters of ours in a task model, put there by `with_alignment`, belong to its task and stay.
+    if configs and encoder is model and (foreign or model.base_model is model):
         yield (
             f"this {type(model).__name__} has an adapter inside, put there by add_adapter, PEFT or a trainer. Give "
             "the PeftModel (of a trainer: trainer.model), or load the encoder again."
@@ -93,10 +94,8 @@ def check_precision(model: PreTrainedModel) -> None:
 
 
 def choose_attention(model: PreTrainedModel, args: AlignmentConfig) -> None:
-    """Replace torch's fused attention in bfloat16 on a CPU, where its backward pass is several times slower.
-
-    `benchmarks/cpu_arithmetic.py` measures it.
-    """
+    """Replace torch's fused attention in bfloat16 on a CPU."""
+    # Its backward pass is several times slower there (benchmarks/cpu_arithmetic.py).
     if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
         model.set_attn_implementation("eager")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +95,15 @@ def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[P
     Raises:
         InputError: a name or a file is missing, or a file is malformed.
     """
-    starts = [k for k, item in enumerate(items) if not k or not ("=" in item or item.startswith(BUILTIN))]
-    groups = [items[start:end] for start, end in pairwise([*starts, len(items)])]
+    groups: list[list[str]] = []
+    for item in items:
+        if not groups or not ("=" in item or item.startswith(BUILTIN)):
+            groups.append([])
+        groups[-1].append(item)
     probes = [_read_probe(group[0], group[1:], max_examples) for group in groups]
-    if len({probe.name for probe in probes}) < len(probes):
-        raise InputError(f"probe: two are called {', '.join(probe.name for probe in probes)}; give each its own name")
+    names = [probe.name for probe in probes]
+    if len(set(names)) < len(names):
+        raise InputError(f"probe: two are called {', '.join(names)}; give each its own name")
     return probes
 
 

@@ -248,7 +248,8 @@ class Run:
         model = trainer.accelerator.unwrap_model(trainer.model)
         with self._scoring():
             if args.should_save and step != self._scored_at:
-                if trainer.is_fsdp_enabled:  # only this process scores, and a sharded encoder runs on all of them
+                # Only this process scores, and a sharded encoder runs on all of them.
+                if trainer.is_fsdp_enabled:
                     model, _ = load_encoder(str(folder), args.device)
                 with autocast_removed(model), torch.random.fork_rng(devices=[]):
                     self._known[step] = self._score(model, "after")
@@ -270,7 +271,8 @@ class Run:
         if self.pivot:
             record["drift"] = drift(self.pivot["before"], self.pivot["after"])
         record |= trainer.last_entries()
-        write_record(folder, record)  # before pictures, which may fail where the scores did not
+        # Before the pictures, which may fail where the scores did not.
+        write_record(folder, record)
         drawn: list[Path] = []
         if self.pivot:
             with phase(record, "scoring"):
@@ -337,7 +339,7 @@ def weights_digest(folder: Path) -> str | None:
     if not folder.is_dir():
         return None
     digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(p for p in folder.iterdir() if p.suffix == ".safetensors" or p.name == "config.json"):
+    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")]):
         digest.update(bytes.fromhex(checksum(path, "blake2b")))
     return digest.hexdigest()
 
@@ -390,7 +392,7 @@ def pivot_sentences(
     """
     evaluation = cast(Dataset, trainer.eval_dataset)
     words = "target" not in evaluation.column_names
-    texts = [" ".join(text) for text in evaluation["target_words"][:]] if words else evaluation["target"][:]
+    texts = list(map(" ".join, evaluation["target_words"][:])) if words else evaluation["target"][:]
     texts = list(dict.fromkeys(texts))[:DRIFT_SENTENCES]
     lang = only_language(evaluation, "target_lang", "eval_dataset")
     size = trainer.args.per_device_eval_batch_size

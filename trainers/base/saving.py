@@ -50,7 +50,6 @@ _TIMED_STEPS, _SAMPLE_ROWS = 5, 200
 
 @contextmanager
 def _changed(args: AlignmentConfig, **settings: object) -> Iterator[None]:
-    """Change settings inside the block."""
     before = {name: getattr(args, name, None) for name in settings}
     try:
         vars(args).update(settings)
@@ -105,10 +104,7 @@ class SavingTrainer(HubTrainer):
         return self.run is not None and bool(self.run.record) and self.scores_ends
 
     def cache_start(self) -> None:
-        """Compute and store the vectors of the encoder before training that the training reads, once.
-
-        `train` calls this after the scores before training, so that their table is printed first.
-        """
+        """Compute and store the vectors of the encoder before training that the training reads, once."""
         if self._start_cached:
             return
         self._start_cached = True
@@ -150,8 +146,9 @@ class SavingTrainer(HubTrainer):
         run = self.run if trial is None else None
         if run is not None:
             run.start()
+        # After the scores before training, whose table is shown first; before weights of a checkpoint are loaded.
         with phase(run.record, "preparing") if run is not None else nullcontext():
-            self.cache_start()  # before weights of a checkpoint are loaded
+            self.cache_start()
         if self.is_fsdp_enabled:
             # accelerate does not wrap the forward of a sharded model into autocast.
             self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
@@ -183,7 +180,8 @@ class SavingTrainer(HubTrainer):
             raise InputError("dry_run: training with FSDP cannot be estimated. Remove fsdp or dry_run.")
         args, rows = self.args, self.train_dataset
         before = {name: value.copy() if isinstance(value, list) else value for name, value in vars(self).items()}
-        self.data_collator = copy.copy(self.data_collator)  # gets the vectors of the sample
+        # The copy gets the vectors of the sample; the own collator must not keep them.
+        self.data_collator = copy.copy(self.data_collator)
         if isinstance(rows, Dataset):
             part = rows.select(range(0, len(rows), max(1, len(rows) // _SAMPLE_ROWS)))
             self.train_dataset, times = part, times * len(rows) / len(part)
@@ -252,7 +250,8 @@ class SavingTrainer(HubTrainer):
         folder = Path(output_dir or self.args.output_dir)
         state = self.accelerator.get_state_dict(self.model) if self.is_fsdp_enabled else None
         for head in getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME, {}).values():
-            if isinstance(head, MaskedLMHead):  # replaces that of the original checkpoint; all processes gather it
+            # It replaces the head of the original checkpoint. All processes gather it.
+            if isinstance(head, MaskedLMHead):
                 self._carried = head.put_into(self._carried)
         if self.args.should_save:
             self.save_files(folder, state)
@@ -290,22 +289,22 @@ class SavingTrainer(HubTrainer):
                     save_file(load_file(path), path, metadata={"format": "pt", SKETCH: self._sketch})
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Save a checkpoint, and mark it as complete by its last file, before older ones are deleted.
-
-        The Trainer's would delete them first, push pickles, and save the optimizer of a sharded model in parts.
-        """
+        """Save a checkpoint, and mark it as complete by its last file, before older ones are deleted."""
+        # The Trainer's would delete them first, push pickles, and save the optimizer of a sharded model in parts.
         args = self.args
         run_dir = self._get_output_dir(trial=trial)
         folder = Path(run_dir) / f"checkpoint-{self.state.global_step}"
         if args.should_save:
-            (folder / checkpoints.COMPLETE).unlink(missing_ok=True)  # of a damaged checkpoint of this step
+            # A damaged checkpoint of this step may be there. Its mark must not stay on a new one that is half written.
+            (folder / checkpoints.COMPLETE).unlink(missing_ok=True)
         try:
             with self._saving(folder):
                 with _changed(args, save_total_limit=None, push_to_hub=False, save_only_model=True):
                     super()._save_checkpoint(model, trial)
                 self._save_rest(folder)
         except InputError:
-            shutil.rmtree(folder, ignore_errors=True)  # frees the space of the incomplete checkpoint
+            # Frees the space of the incomplete checkpoint.
+            shutil.rmtree(folder, ignore_errors=True)
             raise
         self.accelerator.wait_for_everyone()
         if args.should_save:

@@ -56,8 +56,6 @@ class ScoringTrainer(SavingTrainer):
     ) -> dict[str, float]:
         """Compute and log the method's scores of the evaluation set.
 
-        Every process computes the same scores, so that all decide the same about early stopping.
-
         Returns:
             `<prefix>_<name>` for each score. Methods that align words or sentences return fractions between 0 and 1:
             `<lang>_<headline>`, such as `de_retrieval_mean` (mean of both directions), the same with `_to_pivot` and
@@ -67,6 +65,7 @@ class ScoringTrainer(SavingTrainer):
         if dataset is None:
             raise InputError("evaluate() needs an eval_dataset")
         dataset = self._read(dataset, "eval_dataset")
+        # Every process computes the same scores, so that all decide the same about early stopping.
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
         if self.is_in_train and (best_metric := self.args.metric_for_best_model) is not None:
             best_metric = f"eval_{best_metric.removeprefix('eval_')}"
@@ -100,7 +99,6 @@ class ScoringTrainer(SavingTrainer):
         return Score("retrieval", "mean").name
 
     def _score(self, dataset: Dataset) -> Scores:
-        """Return the scores of each language."""
         return self._score_by(score_retrieval, dataset, poolings=("mean",))
 
     def _score_by(self, score: Callable[..., Scores], dataset: Dataset, **options: object) -> Scores:

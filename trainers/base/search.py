@@ -131,7 +131,8 @@ def train_seeds(
             finish_run(trainer.args)  # the tracked run, before that of the next seed
         runs.append(read_mark(folder / SCORES) or {})
         del trainer
-        gc.collect()  # trainer and callbacks refer to each other; the next encoder needs their memory
+        # Trainer and callbacks refer to each other; the next encoder needs their memory.
+        gc.collect()
     return [run for run in runs if run]
 
 
@@ -199,11 +200,11 @@ def search_settings(
             trial_trainer.add_callback(_Report(trial, value))
             trial_trainer.train()
             trial_trainer.remove_callback(_Report)  # a trial takes one score per step
-            trial_trainer.remove_callback(TrackioCallback)  # would start another run for this score
+            # It would start another run for this score.
+            trial_trainer.remove_callback(TrackioCallback)
             return value(trial_trainer.evaluate())
         finally:
             finish_run(trial_trainer.args)
-            # Trainer and callbacks refer to each other; the next encoder needs their memory.
             del trial_trainer
             gc.collect()
 
@@ -217,8 +218,6 @@ def search_settings(
 
 
 class _Report(TrainerCallback):
-    """Report each score to the trial, and stop the trial when its study prunes it."""
-
     def __init__(self, trial: optuna.Trial, value: Callable[[dict[str, float]], float]):
         self.trial, self.value = trial, value
 

@@ -51,10 +51,8 @@ def check_trackers(args: TrainingArguments) -> None:
 
 
 def _hide_machine() -> None:
-    """Keep what W&B by itself would record out of a run: host, user, command and folders, and what it prints.
-
-    W&B reads `WANDB_CONSOLE`, `WANDB_X_DISABLE_META` and `WANDB_HOST` once.
-    """
+    """Keep what W&B by itself would record out of a run: host, user, command and folders, and what it prints."""
+    # W&B reads these variables once, so a user's own values stay, and a later change would have no effect.
     for name, value in _WANDB_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 

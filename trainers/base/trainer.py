@@ -150,7 +150,8 @@ class AlignmentTrainer(ScoringTrainer):
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
         check_output(args.output_dir)
-        set_verbosity(args.get_process_log_level())  # as the Trainer does, which is made after the text is shown
+        # As the Trainer does, which is made only after the text is shown.
+        set_verbosity(args.get_process_log_level())
         fsdp.check_sharding(args, self.can_shard)
         given = model
         base_model, model, processing_class = opening.find_model(self, model, processing_class, revision)
@@ -183,16 +184,19 @@ class AlignmentTrainer(ScoringTrainer):
         if self._recorded and eval_dataset is not None:
             self._given, self._given_held_out = train_dataset, eval_dataset
         sharded, opened, switches = fsdp.wants_sharding(args), model, find_switches(model)
-        if sharded:  # moved to its device in parts, because it may not fit there next to its frozen copy
+        # It is moved to its device in parts, because it may not fit there next to its frozen copy.
+        if sharded:
             cast(nn.Module, model).to("cpu")
         model, train_dataset, collator = self._prepare(model, train_dataset)
         # Another model holds this one below an adapter, and sharding replaces the weights.
         if model is opened and not sharded:
             note_switched(model, switches)
         self.remember_base(model)
+        # The average comes first, so that the others log and save it.
         callbacks = [*filter(None, [self._average]), StepStart(self), *(callbacks or [])]
         if args.early_stopping_patience is not None:
             callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
+        # Last, because the others decide what happens after the step.
         callbacks.append(StepEnd(self))
         if hasattr(model, "add_model_tags"):
             model.add_model_tags(self._tag_names)
@@ -235,7 +239,6 @@ class AlignmentTrainer(ScoringTrainer):
         """Make the method's parts in addition to the model, when the Trainer is made."""
 
     def _load_model(self, path: str, revision: str) -> PreTrainedModel:
-        """Load the model of a Hub id or folder."""
         return load_encoder(path, revision=revision)
 
     # ---- Data ----
@@ -286,10 +289,8 @@ class AlignmentTrainer(ScoringTrainer):
         return cast(Objective, self.objective).counts(batch)
 
     def _get_num_items_in_batch(self, batch_samples: list, device: torch.device) -> torch.Tensor:
-        """Count the items of an optimizer step over its micro-batches and all processes; int64 (terms,).
-
-        The Trainer's counts labels alone: a loss of a mean over each micro-batch would depend on how rows are divided.
-        """
+        """Count the items of an optimizer step over its micro-batches and all processes; int64 (terms,)."""
+        # The Trainer's counts labels alone, and a mean over each micro-batch would depend on how rows are divided.
         counts = torch.tensor([self._count_items(batch) for batch in batch_samples], device=device).sum(0)
         if self.args.world_size > 1:
             counts = self.accelerator.reduce(counts, reduction="sum")

@@ -96,7 +96,9 @@ def check_optimizer(optimizer: torch.optim.Optimizer | None, model: torch.nn.Mod
     """Raise an InputError for a given optimizer without some of the trained weights, which would never change."""
     if optimizer is None:
         return
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    held: set[int] = set()
+    for group in optimizer.param_groups:
+        held.update(map(id, group["params"]))
     names = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
     if names:
         rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -223,7 +225,8 @@ class AlignmentConfig(TrainingArguments):
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
         self.check_settings()
-        if str(self.resume_from_checkpoint).lower() in ("true", "false"):  # text on the command line
+        # The command line gives text, because the value may also be a folder.
+        if str(self.resume_from_checkpoint).lower() in ("true", "false"):
             self.resume_from_checkpoint = str(self.resume_from_checkpoint).lower() == "true"
         self._choose_metric()
         on_cpu = self.use_cpu or not torch.accelerator.is_available()

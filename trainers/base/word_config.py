@@ -137,7 +137,8 @@ class WordAlignmentConfig(AlignmentConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.subword_links:
-            self.pooling = "mean"  # a token is its own only subword, so every pooling is the same
+            # A token is its own only subword, so every pooling is the same.
+            self.pooling = "mean"
 
     def preset_defaults(self) -> Preset:
         """Return the preset's settings, as far as they go with the objective."""
@@ -146,7 +147,8 @@ class WordAlignmentConfig(AlignmentConfig):
         if objective != "l2":
             defaults["align_target"] = "tuned"
         if objective == "infonce" and defaults["norm"] != "relative":
-            defaults["regularizer_weight"] = 0.0  # the preset's has the scale of the distances that InfoNCE replaces
+            # The preset's weight has the scale of the distances that InfoNCE replaces.
+            defaults["regularizer_weight"] = 0.0
         if objective == "none":
             defaults["regularized_words"] = "all"
         return defaults

@@ -6,7 +6,7 @@ import logging
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ from hf_xalign.language_codes import check_language
 
 logger = logging.getLogger(__name__)
 
-
 Flow = Literal["pfeiffer", "adapterhub", "houlsby"]
+M = TypeVar("M")
 
 # The module on top is a child of the backbone with this name, next to the stack of layers and not around it, so that
 # the names of the encoder's weights do not change.
@@ -139,6 +139,11 @@ def changed_start(config: PeftConfig) -> str | None:
 def base_of(model: nn.Module) -> PreTrainedModel:
     """Return the model below the adapters of a `PeftModel`, or the model itself."""
     return cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
+
+
+def modules_of(model: nn.Module, kind: type[M]) -> list[M]:
+    """Return the modules of a class inside a model."""
+    return [module for module in model.modules() if isinstance(module, kind)]
 
 
 def sketch_base(model: nn.Module) -> str | None:

@@ -19,7 +19,7 @@ from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME, cached_file
 
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.languages import row_numbers
-from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig, base_of
+from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig, base_of, modules_of
 from hf_xalign.modeling.xalign.top import BottleneckLayer, TopLayer, XAlignLayer, language_numbers
 from hf_xalign.modeling.xalign.tuner import XAlignModel, backbone_of, find_top, remove_top
 from hf_xalign.pretrained import BASE_IN_FOLDER
@@ -63,7 +63,7 @@ def with_alignment(
         >>> [name for name, p in model.named_parameters() if not p.requires_grad]
         ['bert.xalign.xalign_top.default.shared.weight']
     """
-    if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+    if modules_of(model, BaseTunerLayer):
         raise InputError(f"{type(model).__name__} has adapters already. Give a task model without adapters.")
     config, weights = _read(adapter, revision)
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
@@ -151,13 +151,14 @@ def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
     """Freeze the module and `frozen`, make the rest trainable, and make the model save and load as one."""
     model.requires_grad_(True)
     nn.ParameterList(frozen).requires_grad_(False)
-    for layer in (module for module in model.modules() if isinstance(module, XAlignLayer)):
+    for layer in modules_of(model, XAlignLayer):
         # PEFT's list of weights that stay frozen when `set_adapter` makes the active adapter trainable.
         layer.frozen_peft_weight_names = {ADAPTER: tuple(layer.adapter_layer_names)}
         getattr(layer, layer.adapter_layer_names[0]).requires_grad_(False)
     model._hf_peft_config_loaded = True
     config = cast(XAlignConfig, model.peft_config[ADAPTER])
-    config.base_model_name_or_path, config.base_sketch = BASE_IN_FOLDER, None  # the folder's encoder is fine-tuned
+    # The folder's encoder is fine-tuned, so a sketch of the one before would warn of it.
+    config.base_model_name_or_path, config.base_sketch = BASE_IN_FOLDER, None
     # A closure or a bound method would tie copies and pickles of the model to this model; `partial` does not.
     model.save_pretrained = partial(_save_pretrained, model)  # type: ignore[method-assign]
     model._alignment_handles = [  # type: ignore[assignment]
@@ -190,7 +191,6 @@ def _save_pretrained(
     push_to_hub: bool = False,
     **kwargs: Any,
 ) -> None:
-    """Save model and module into one folder."""
     if push_to_hub:
         raise InputError("save_pretrained(push_to_hub=True) uploads no adapters. Use hf_xalign.hub.push.")
     state = model.state_dict() if state_dict is None else state_dict
@@ -203,7 +203,8 @@ def _save_pretrained(
         weights = {f"base_model.model.{file_name}": state[name].contiguous() for name, file_name in added.items()}
         save_file(weights, folder / ADAPTER_SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
     plain = {plain_names.get(name, name): tensor for name, tensor in state.items() if name not in added}
-    model._hf_peft_config_loaded = False  # otherwise transformers would save only the adapter
+    # Otherwise transformers would save only the adapter.
+    model._hf_peft_config_loaded = False
     try:
         type(model).save_pretrained(model, save_directory, is_main_process=is_main_process, state_dict=plain, **kwargs)
     finally:
@@ -260,7 +261,7 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
 def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer, torch.Tensor, torch.Tensor]:
     """Return the layer on top and its W (d, d) and b (d,), float64."""
     keep = "Keep the adapter (PeftModel.from_pretrained, hf_xalign.load)"
-    if any(isinstance(module, BottleneckLayer) for module in model.modules()):
+    if modules_of(model, BottleneckLayer):
         raise InputError(f"bottleneck adapters are not linear maps, so they cannot be merged. {keep}.")
     top = find_top(model)
     if top is None:
@@ -296,9 +297,10 @@ def _fold(
     top.set_language(language)
     try:
         before, states, mask, inputs = _probe(model)
-        for reader in (layer for layer, layer_input in inputs.items() if _is_pooled(layer_input, states, mask)):
-            originals.append((reader, reader.weight.data, reader.bias))
-            _fold_into(reader, weight, bias, model)
+        for reader, reader_input in inputs.items():
+            if _is_pooled(reader_input, states, mask):
+                originals.append((reader, reader.weight.data, reader.bias))
+                _fold_into(reader, weight, bias, model)
         if not originals:
             raise InputError(f"{type(model).__name__}: no linear layer reads the last hidden state. Keep the adapter.")
         top.enable_adapters(False)
@@ -346,12 +348,9 @@ def _probe(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     mask = (torch.arange(12) < torch.tensor([[12], [9], [5], [2]])).long().to(model.device)
     states: list[torch.Tensor] = []
     inputs: dict[nn.Linear, torch.Tensor] = {}
-    handles = [
-        layer.register_forward_pre_hook(lambda layer, args: inputs.update({layer: args[0]}))
-        for layer in model.modules()
-        if isinstance(layer, nn.Linear)
-    ]
-    handles.append(backbone_of(model).register_forward_hook(lambda module, args, output: states.append(output[0])))
+    handles = [backbone_of(model).register_forward_hook(lambda module, args, output: states.append(output[0]))]
+    for linear in modules_of(model, nn.Linear):
+        handles.append(linear.register_forward_pre_hook(lambda layer, args: inputs.update({layer: args[0]})))
     # Multiple-choice models read (rows, answers, width).
     view = (4, 1, 12) if type(model).__name__.endswith("ForMultipleChoice") else (4, 12)
     try:

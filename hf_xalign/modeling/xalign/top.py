@@ -47,7 +47,8 @@ class XAlignLayer(nn.Module, BaseTunerLayer):
         """Add `module` as an adapter, on the device and in the dtype of the encoder's weights."""
         device, dtype = self._get_base_layer_device_and_dtype(self.get_base_layer())
         if not any(parameter.is_meta for parameter in module.parameters()):
-            module = module.to(device)  # modules on the meta device get saved weights later (`low_cpu_mem_usage`)
+            # Modules on the meta device get saved weights later (`low_cpu_mem_usage`).
+            module = module.to(device)
         entries = getattr(self, self.adapter_layer_names[0])
         entries[adapter_name] = module.to(dtype).train(self.training)
         self.set_adapter(self.active_adapters)
@@ -102,10 +103,9 @@ class NormBottleneckLayer(BottleneckLayer):
 
 
 class Rotation(nn.Module):
-    """Rotation x -> R x with R = (I + A)^-1 (I - A), A = S - S^T, S strictly upper triangular (Cayley transform).
+    """Rotation x -> R x with R = (I + A)^-1 (I - A), A = S - S^T, S strictly upper triangular (Cayley transform)."""
 
-    `torch.nn.utils.parametrizations.orthogonal` would need a buffer in every format of adapters.
-    """
+    # Not `torch.nn.utils.parametrizations.orthogonal`, which would need a buffer in every format of adapters.
 
     def __init__(self, hidden_size: int, *, identity: bool):
         super().__init__()
@@ -231,7 +231,8 @@ class TopLayer(XAlignLayer, LanguageAware):
         self._configs: dict[str, XAlignConfig] = {}
         self._call: dict[str, Any] = {}
         self.handed_on: Language | None = None  # `language=` of a call of the task model
-        self._stack = (stack,)  # in a tuple, because as a child it would give the encoder's weights second names
+        # In a tuple, because as a child it would give the encoder's weights second names.
+        self._stack = (stack,)
         self.handles = [
             backbone.register_forward_pre_hook(self._before, with_kwargs=True),
             stack.register_forward_hook(self._after),

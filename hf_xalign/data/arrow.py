@@ -165,11 +165,7 @@ def open_work(folder: Path, identity: str) -> Iterator[Path]:
 
 
 def finished_shards(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder.
-
-    Raises:
-        InputError: it has none, or the run that writes them is not finished.
-    """
+    """Return the Parquet files of a folder; none, or an unfinished run that writes them, raises an InputError."""
     if (folder / _WORK).exists():
         raise InputError(
             f"{folder}: the command that writes it has not finished, so shards are missing. Run the same command "

@@ -77,8 +77,6 @@ def _double_array(values: Mapping[bytes, int]) -> np.ndarray:
     while todo:
         position, children, prefix = todo.pop()
         labels = np.array(([0] if prefix in values else []) + sorted(children), dtype=np.int64)
-        if not len(labels):  # only the root of an empty table
-            break
         while first_free < len(taken) and taken[first_free]:
             first_free += 1
         start = first_free // _BLOCK * _BLOCK

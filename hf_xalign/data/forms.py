@@ -22,13 +22,7 @@ from typing import Literal, NamedTuple
 import regex
 from babel import Locale
 
-from hf_xalign.language_codes import (
-    canonical_language,
-    closest_language,
-    find_language,
-    parse_language,
-    same_language,
-)
+from hf_xalign.language_codes import canonical_language, closest_language, find_language, parse_language, same_language
 
 
 class Form(NamedTuple):

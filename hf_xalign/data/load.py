@@ -24,14 +24,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from hf_xalign.cache import cache_dir, checksum, digest, make_once, map_rows
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import forms, readers
-from hf_xalign.data.arrow import (
-    count_languages,
-    finished_shards,
-    scan_codes,
-    scan_columns,
-    take_rows,
-    write_rows,
-)
+from hf_xalign.data.arrow import count_languages, finished_shards, scan_codes, scan_columns, take_rows, write_rows
 from hf_xalign.data.parallel import (
     COLUMNS,
     Table,

@@ -37,13 +37,7 @@ from hf_xalign.data.parallel import SPLITS
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.data.words import MARK, WORDS, clean_text
 from hf_xalign.errors import InputError, content_errors, explained
-from hf_xalign.language_codes import (
-    check_language,
-    closest_language,
-    covers_language,
-    find_language,
-    same_language,
-)
+from hf_xalign.language_codes import check_language, closest_language, covers_language, find_language, same_language
 
 logger = logging.getLogger(__name__)
 
@@ -115,11 +109,7 @@ def read_lines(
 
 
 def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
-    """Yield `(id, sentence)` of the lines of plain text: "" for a line about a talk, ids only if they begin all lines.
-
-    Raises:
-        InputError: the first two lines have several columns.
-    """
+    """Yield `(id, sentence)` of the lines of plain text: "" for a line about a talk, ids if they begin all lines."""
     start = [line for _, line in itertools.islice(read_lines(path), 2)]
     numbered = len(start) == 2 and all(map(forms.NUMBERED.match, start))
     texts = [forms.NUMBERED.sub("", line, count=1) if numbered else line for line in start]
@@ -185,10 +175,7 @@ def read_json(path: str | Path) -> Rows:
 
     In an object of lists of objects, the column `list` holds each list's name. Columns are lists of values of one
     length, or objects, as pandas writes them. JSON Lines under this suffix, as `datasets` and pandas write them, are
-    read too.
-
-    Raises:
-        InputError: the file holds no rows, or those of several splits.
+    read too. A file with the rows of several splits is refused.
     """
     with open_bytes(path) as stream:
         start = [line.removeprefix(MARK.encode()).strip() for line in itertools.islice(_raw_lines(stream), 2)]
@@ -373,14 +360,14 @@ def _read_conllu(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]
         rows.append(cells)
 
 
-def _are_numbers(sentences: Sequence[Sequence[str]]) -> bool:
+def _are_numbered(sentences: Sequence[Sequence[_Line]]) -> bool:
     """Return whether the first column numbers the words, from 0 or 1 in each sentence."""
     longest = 0
-    for cells in sentences:
-        words = [cell for cell in cells if cell.isdecimal()]
-        if words not in ([str(n + start) for n in range(len(words))] for start in (0, 1)):
-            return False
-        if not all(map(_NUMBER.fullmatch, cells)):
+    for rows in sentences:
+        first = [cells[0] for _, _, cells in rows]
+        words = [cell for cell in first if cell.isdecimal()]
+        numbers = list(map(str, range(len(words) + 1)))
+        if not all(map(_NUMBER.fullmatch, first)) or words not in (numbers[:-1], numbers[1:]):
             return False
         longest = max(longest, len(words))
     return longest > 1
@@ -404,10 +391,9 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     if comments := len(lines) - len(words):
         number, line, _ = next(itertools.filterfalse(is_word, lines))
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{comments:,}", number, line[:60])
-    outer = [{cells[column] for cells in words} for column in (0, -1)]
-    if span_parts(outer[0]) and not span_parts(outer[1]):
+    if span_parts({cells[0] for cells in words}) and not span_parts({cells[-1] for cells in words}):
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
-    numbered = _are_numbers([[cells[0] for _, _, cells in rows] for rows in sentences])
+    numbered = _are_numbered(sentences)
     label_column = _label_column(words) if numbered else None
     for rows, block in zip(sentences, blocks, strict=True):
         if not rows:
@@ -563,11 +549,7 @@ class Columns:
         return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
 
     def unfold(self, record: Record, where: str) -> Iterator[Record]:
-        """Yield a record for each pair of one whose sides are lists: all translations of a text, or lists of a length.
-
-        Raises:
-            InputError: the lists have different lengths.
-        """
+        """Yield a record for each pair of one whose sides are lists: several translations, or lists of one length."""
         flat, pair = self.locate(record)
         sides = [flat[column] for column in pair[:2]] if pair else []
         lengths = {len(side) for side in sides if isinstance(side, list)}
@@ -681,11 +663,7 @@ def _piped(path: Path) -> Rows:
 
 
 def _headerless(path: Path, columns: Columns) -> list[str]:
-    """Return the names of the columns of a TSV or CSV file without a header, or none if its first row names them.
-
-    Raises:
-        InputError: the first row is a header or a row of an unknown form, without the columns of the two sides.
-    """
+    """Return the names of the columns of a TSV or CSV file without a header, or none if its first row names them."""
     rows = ((row, cells) for row, cells in read_cells(path) if cells)
     row, first = next(rows, (1, []))
     second = next(rows, (0, []))[1]

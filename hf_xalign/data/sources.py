@@ -68,11 +68,7 @@ def parse_source(text: str) -> tuple[str, str | None]:
 
 
 def parse_named(text: str, option: str = "") -> tuple[str, str]:
-    """Split `de=words.txt` into source and language, for an option whose files say nothing of their language.
-
-    Raises:
-        InputError: the language is missing.
-    """
+    """Split `de=words.txt` into source and language; a missing language raises an InputError."""
     source, language = parse_source(text)
     if language is None:
         where = f"{option}={text}" if option else text
@@ -81,11 +77,7 @@ def parse_named(text: str, option: str = "") -> tuple[str, str]:
 
 
 def builtin_file(source: str, split: str, kind: str = "") -> Path:
-    """Return the file of `builtin:de` inside the package, of pairs, or of tagged words with `kind=".pos"`.
-
-    Raises:
-        InputError: there is no file for that language and split.
-    """
+    """Return the file of `builtin:de` inside the package, of pairs, or of tagged words with `kind=".pos"`."""
     folder = Path(str(importlib.resources.files("hf_xalign.data"))) / "chromium_ui"
     path = folder / f"{source.removeprefix(BUILTIN)}.{split}{kind}.jsonl"
     if path.is_file():

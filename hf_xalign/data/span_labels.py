@@ -115,11 +115,7 @@ def bio_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def read_spans(sentences: Sequence[Sequence[str]]) -> list[list[Span]]:
-    """Return the spans of each sentence of span labels.
-
-    Raises:
-        InputError: a label marks no span.
-    """
+    """Return the spans of each sentence of span labels; a label that marks no span raises an InputError."""
     forms = {OUTSIDE: OUTSIDE, UNLABELLED: OUTSIDE, **span_parts(chain.from_iterable(sentences), certain=True)}
     for number, labels in enumerate(sentences):
         for label in labels:

@@ -157,7 +157,7 @@ def add_pieces(
         )
     vocabulary = {piece for piece, _ in model["vocab"]} if kind == "Unigram" else set(model["vocab"])
     units = {word: [word[0], *(prefix + c for c in word[1:])] for word in words}
-    missing = sorted(set(itertools.chain.from_iterable(units.values())) - vocabulary)
+    missing = sorted(set().union(*units.values()) - vocabulary)
     if count < len(missing):
         raise InputError(f"{count} new pieces are too few: {len(missing)} characters of the text have no piece")
     fresh = set(missing)

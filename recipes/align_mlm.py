@@ -22,6 +22,7 @@ from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 
+# As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,21 +86,21 @@ def main(argv: list[str] | None = None) -> None:
 
 def as_markdown(comparison: Comparison) -> str:
     """Return both tables and the notes as Markdown."""
-    escape = str.maketrans(_MARKDOWN)
+    escape = methodcaller("translate", str.maketrans(_MARKDOWN))
     blocks = []
     for rows in comparison.tables():
-        lines = ["| " + " | ".join(cell.translate(escape) for cell in row) + " |" for row in rows]
+        lines = ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
         lines.insert(1, "| --- |" + " ---: |" * (len(rows[0]) - 1))
         blocks.append("\n".join(lines))
-    return "\n\n".join([*blocks, *(note.translate(escape) for note in comparison.notes())])
+    return "\n\n".join([*blocks, *map(escape, comparison.notes())])
 
 
 def as_latex(comparison: Comparison) -> str:
     """Return both tables as LaTeX `tabular`s (package booktabs), with the notes as comments."""
-    escape = str.maketrans(_LATEX)
+    escape = methodcaller("translate", str.maketrans(_LATEX))
     blocks = []
     for rows in comparison.tables():
-        head, *body = (" & ".join(cell.translate(escape) for cell in row) + r" \\" for row in rows)
+        head, *body = (" & ".join(map(escape, row)) + r" \\" for row in rows)
         columns = "l" + "r" * (len(rows[0]) - 1)
         lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
         blocks.append("\n".join([*lines, r"\end{tabular}"]))

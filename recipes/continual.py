@@ -14,6 +14,7 @@ from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.task_arguments import ContinualArguments
 
+# As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")
 
 

@@ -25,6 +25,7 @@ from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.task_arguments import FinetuneArguments
 
+# As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")
 
 

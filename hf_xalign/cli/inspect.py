@@ -86,7 +86,7 @@ def as_text(matrices: dict[str, WordSimilarity], columns: int) -> str:
     if sum(widths) + 4 * (len(blocks) - 1) > columns:
         return "\n\n".join("\n".join(block) for block in blocks)
     rows = zip(*blocks, strict=True)
-    return "\n".join("    ".join(pad(cell, n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join("    ".join(map(pad, row, widths)).rstrip() for row in rows)
 
 
 def _block(title: str, matrix: WordSimilarity) -> list[str]:

@@ -55,7 +55,6 @@ def draw_word_pairs(links: Sequence[ArrayLike], pairs: int | None = 10_000, seed
     """Draw at most `pairs` links without replacement (None for all), and as many random pairs.
 
     A random pair keeps the source word and takes the target word of a uniformly drawn link of *another* sentence pair.
-    As in the paper, the random word can still be a translation by chance.
     """
     by_pair = [np.asarray(rows, dtype=np.int64).reshape(-1, 2) for rows in links]
     counts = np.array(list(map(len, by_pair)), dtype=np.int64)
@@ -70,7 +69,8 @@ def draw_word_pairs(links: Sequence[ArrayLike], pairs: int | None = 10_000, seed
     chosen = np.sort(generator.permutation(len(words))[:pairs])
     own_links = counts[sentence[chosen]]
     start = (np.cumsum(counts) - counts)[sentence[chosen]]
-    # Uniform over all links outside the pair's own sentence.
+    # Uniform over all links outside the pair's own sentence. As in the paper, the random word can still be a
+    # translation by chance.
     elsewhere = generator.integers(0, len(words) - own_links)
     elsewhere += np.where(elsewhere >= start, own_links, 0)
     return WordPairs(

@@ -71,7 +71,7 @@ def word_retrieval(
     if pool == "linked":
         source, target = source[gold[:, 0].to(source.device)], target[gold[:, 1].to(target.device)]
         if words:
-            words = tuple([side[row] for row in gold[:, n].tolist()] for n, side in enumerate(words))
+            words = tuple(list(map(side.__getitem__, rows)) for side, rows in zip(words, gold.T.tolist()))
         gold = torch.arange(len(gold))[:, None].expand(-1, 2)
     hits, types = word_hits(source, target, gold, words, k=k, similarity=similarity, legacy=legacy, device=device)
     scores = directions("", *hits.T)
@@ -131,7 +131,7 @@ def flatten_rows(
         start, end = start + sizes[0], end + sizes[1]
     return {
         # A sentence without words has no dimensions.
-        **{f"{side}_vectors": torch.cat([part for part in vectors if len(part)]) for side, vectors in sides.items()},
+        **{f"{side}_vectors": torch.cat(list(filter(len, vectors))) for side, vectors in sides.items()},
         "links": torch.from_numpy(np.concatenate(flat_links)),
         **{name: None if column is None else list(chain.from_iterable(column)) for name, column in words.items()},
     }

@@ -298,6 +298,7 @@ class HeldOutWords(NamedTuple):
             if examples is not None:
                 found = _with_misses(hits, self.present[asked])
                 examples[mean.name] = sentence_examples(found, self.sentences[asked], self.texts)
+            # A link without a vector is a miss, so the shares are of all links that count.
             share = len(queried) / len(asked)
             scores |= {
                 mean.name: retrieved["mean"] * share,

@@ -319,13 +319,12 @@ def _words(text: str | Sequence[str], lang: str) -> list[str]:
 def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> np.ndarray:
     """Greedily choose few sentences in which every word occurs `per_word` times, or in all its sentences.
 
-    Sentences with a word that occurs at most `per_word` times are in any solution, so they come first. Then the
-    sentence with the most words that still lack sentences is taken, again and again; among equals, the first in the
-    text.
-
     Sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0. Returns the chosen
     sentences, int64, ascending.
     """
+    # Sentences with a word that occurs at most `per_word` times are in any solution, so they come first. Then the
+    # sentence with the most words that still lack sentences is taken, again and again; among equals, the first in the
+    # text.
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     total = np.bincount(words)
     forced = np.zeros(len(offsets) - 1, dtype=bool)
@@ -414,11 +413,9 @@ class Occurrences:
 
 
 def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> FindCut:
-    """Return a function that finds truncated words; it tokenizes only sentences that may be too long.
-
-    It assumes that a token covers at least one byte, or starts a word. If a tokenizer expands a character (some do for
-    ﷺ), a truncated word may be missed here; it is dropped when its sentence is tokenized.
-    """
+    """Return a function that finds truncated words; it tokenizes only sentences that may be too long."""
+    # A token covers at least one byte, or starts a word. If a tokenizer expands a character (some do for ﷺ), a
+    # truncated word may be missed here; it is dropped when its sentence is tokenized.
     limit = min(position_limit(model.config, None), tokenizer.model_max_length)
     room = limit - tokenizer.num_special_tokens_to_add()
 

@@ -24,11 +24,9 @@ def matched(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rounding_noise(size: int) -> float:
-    """Return the relative rounding noise of float32 vectors that are sums of `size` products.
-
-    After a final layer norm with gain g and bias b, sum((h - b) / g) = 0, so vectors span one dimension less than they
-    have. The remaining direction holds only rounding noise, and no map should be learnt from it.
-    """
+    """Return the relative rounding noise of float32 vectors that are sums of `size` products."""
+    # After a final layer norm with gain g and bias b, sum((h - b) / g) = 0, so vectors span one dimension less than
+    # they have. The remaining direction holds only rounding noise, and no map should be learnt from it.
     return size * torch.finfo(torch.float32).eps
 
 

@@ -132,14 +132,10 @@ def _descend(
 def _loss_and_gradient(
     weight: Tensor, x: Tensor, y: Tensor, near_x: Neighbourhoods, near_y: Neighbourhoods
 ) -> tuple[float, Tensor]:
-    """Return L and its gradient G for fixed neighbourhoods, at `weight` (out, in), with unit vectors x and y.
-
-    Let a_i be the mean of N_Y(W x_i) and b_i the mean of N_X(y_i). Then
-
-        L = 1/n sum_i [(a_i - 2 y_i).W x_i + y_i.W b_i],    G = 1/n [(A - 2 Y)^T X + Y^T B],
-
-    and L is the inner product of W and G. (W x).y_i is x.(W^T y_i), so n vectors are mapped instead of all of X.
-    """
+    """Return L and its gradient G for fixed neighbourhoods, at `weight` (out, in), with unit vectors x and y."""
+    # Let a_i be the mean of N_Y(W x_i) and b_i the mean of N_X(y_i). Then
+    #     L = 1/n sum_i [(a_i - 2 y_i).W x_i + y_i.W b_i],    G = 1/n [(A - 2 Y)^T X + Y^T B],
+    # and L is the inner product of W and G. (W x).y_i is x.(W^T y_i), so n vectors are mapped instead of all of X.
     a = near_y.mean(x @ weight.T)
     b = near_x.mean(y @ weight)
     gradient = torch.addmm(y.T @ b, (a - 2 * y).T, x) / len(x)

@@ -18,10 +18,12 @@ from hf_xalign.search.csls import Neighbours, index_pairs, largest, plain_float3
 
 logger = logging.getLogger(__name__)
 
-_ROWS = 512  # rows of the similarity matrix at a time: a fast product, and few enough for the processor's cache
+# Rows of the similarity matrix at a time: a fast product, and few enough for the processor's cache.
+_ROWS = 512
 _K = 10  # neighbours in the mean r of CSLS
 _PROGRESS = 1e-6  # smallest rise of the objective that counts as progress
-_KEPT = 2**26  # largest similarity matrix (256 MiB) that stays in memory between the two passes
+# Largest similarity matrix (256 MiB) that stays in memory between the two passes.
+_KEPT = 2**26
 
 
 @torch.no_grad()
@@ -117,11 +119,10 @@ def self_learning(
 
 
 class Dropout:
-    """Random mask over a similarity matrix, in which every entry is dropped with equal probability.
+    """Random mask over a similarity matrix, in which every entry is dropped with equal probability."""
 
-    Entry (i, j) is a hash of a random number of row i and one of column j. So any block of the mask can be computed
-    alone, with the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
-    """
+    # Entry (i, j) is a hash of a random number of row i and one of column j. So any block of the mask can be computed
+    # alone, with the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
 
     def __init__(self, rows: int, columns: int, keep: float, generator: torch.Generator, device: torch.device):
         self.rows, self.columns = (

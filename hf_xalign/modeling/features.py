@@ -460,7 +460,6 @@ def _sentence_keys(rows: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def _is_whole(folder: Path, identity: dict[str, object], files: list[CachedVectors]) -> bool:
-    """Return whether a folder holds these files, of this identity."""
     try:
         written = json.loads((folder / "cache.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -126,7 +126,7 @@ def replaced_forwards(layers: Sequence[nn.Module], forwards: Sequence[Callable[.
 def outputs_of_layers(model: PreTrainedModel, layers: int) -> int | None:
     """Return what the first `layers` layers return: 0 for their states, n for a tuple of these and n - 1 times None.
 
-    None means that a step cannot start after them, because they hand on more, as T5's first layer its position biases.
+    None means that a step cannot start after them.
     """
     outputs: list[torch.Tensor | tuple] = []
     stack = list(encoder_layers(model))[:layers]
@@ -139,15 +139,14 @@ def outputs_of_layers(model: PreTrainedModel, layers: int) -> int | None:
             handle.remove()
     if all(isinstance(output, torch.Tensor) for output in outputs):
         return 0
+    # T5's first layer hands on its position biases too, which the layers above read.
     more = any(value is not None for output in outputs for value in output[1:])
     return None if more else len(outputs[0])
 
 
 def disable_dropout(model: nn.Module) -> None:
-    """Set the dropout probability of every module to 0, but not in the config, and so not in the checkpoint.
-
-    Covers `nn.Dropout` and numeric attributes such as `attention_dropout`. Modules added by PEFT keep their dropout.
-    """
+    """Set the dropout probability of every module to 0, but not in the config, and so not in the checkpoint."""
+    # Modules added by PEFT keep their dropout, which its own settings have.
     added: set[nn.Module] = set()
     for layer in model.modules():
         if isinstance(layer, BaseTunerLayer):
@@ -161,6 +160,7 @@ def disable_dropout(model: nn.Module) -> None:
 
 def _dropout(module: nn.Module) -> list[Switch]:
     """Return the attributes of a module that are dropout probabilities."""
+    # Fused attention has no `nn.Dropout`, but a number, such as `attention_dropout`.
     is_dropout = isinstance(module, nn.Dropout)
     floats = ((name, value) for name, value in vars(module).items() if isinstance(value, float))
     return [(module, name, value) for name, value in floats if "dropout" in name or (is_dropout and name == "p")]

@@ -131,12 +131,10 @@ def with_default_prompt(tokenizer: PreTrainedTokenizerBase, settings: Mapping[st
 
 
 def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
-    """Return the encoder, with its adapters, of a model from [`load`].
-
-    A `PeftModel` on a bare encoder is returned whole, because it holds the maps.
-    """
+    """Return the encoder, with its adapters, of a model from [`load`]."""
     base = base_of(model)
     backbone = backbone_of(base)
+    # A `PeftModel` on a bare encoder is returned whole, because it holds the maps.
     return cast(PreTrainedModel, model if backbone is base else backbone)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import Any, cast
 
 import torch
@@ -15,19 +16,22 @@ from hf_xalign.modeling.checkpoint import carried_weights
 
 logger = logging.getLogger(__name__)
 
-_CHUNK_LOGITS = 2**25  # logits in memory: 128 MiB in float32, 134 tokens with a vocabulary of 250,000
-_BLOCK_TOKENS = 2048  # tokens of the vocabulary per thread, so that their logits stay in a CPU's cache
+# Logits in memory: 128 MiB in float32, 134 tokens with a vocabulary of 250,000.
+_CHUNK_LOGITS = 2**25
+# Tokens of the vocabulary per thread, so that their logits stay in a CPU's cache.
+_BLOCK_TOKENS = 2048
 
 
 class MaskedLMHead(nn.Module):
     """The MLM head of every family: logits = E LayerNorm(activation(W h + b)) + c, with word embeddings E.
 
-    E is not a weight of this module but an argument, so that it gets the gradients of both of its uses. `names` holds
-    the names of each weight in checkpoints of the family, first the one that transformers writes. `new` holds the
-    weights that the encoder's checkpoint did not have. Make a head with [`mlm_head`].
+    E is not a weight of this module but an argument, so that it gets the gradients of both of its uses. Make a head
+    with [`mlm_head`].
     """
 
+    # Names of each weight in checkpoints of the family, first the one that transformers writes.
     names: dict[str, list[str]]
+    # Weights that the encoder's checkpoint did not have.
     new: frozenset[str]
 
     def __init__(self, dense: nn.Linear, activation: nn.Module, norm: nn.LayerNorm, bias: nn.Parameter | None):
@@ -64,7 +68,7 @@ class MaskedLMHead(nn.Module):
 
     def put_into(self, carried: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return `carried` with the trained weights of the head, under the names that transformers reads."""
-        old = {name for aliases in self.names.values() for name in aliases}
+        old = set(chain.from_iterable(self.names.values()))
         state = self.state_dict()
         trained = {aliases[0]: full_tensor(state[name].detach()).cpu() for name, aliases in self.names.items()}
         return {name: tensor for name, tensor in carried.items() if name not in old} | trained

@@ -16,11 +16,9 @@ SENTENCE_POOLINGS: tuple[SentencePooling, ...] = get_args(SentencePooling)
 
 
 def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
-    """Pool token states float (rows, width, dim) into vectors (words, dim) of the words of [`word_token_index`].
-
-    The vectors are at least float32, because a mean in bfloat16 loses the differences that the loss measures.
-    """
+    """Pool token states float (rows, width, dim) into vectors (words, dim) of the words of [`word_token_index`]."""
     states = hidden.flatten(0, 1).index_select(0, tokens.index)
+    # At least float32, because a mean in bfloat16 loses the differences that the loss measures.
     states = states.to(torch.promote_types(states.dtype, torch.float32))
     if tokens.word is None or tokens.counts is None:
         return states
@@ -36,7 +34,8 @@ def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> t
     start, end = spans.unbind(-1)
     states = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
     if pooling != "mean":
-        empty = end <= start  # an empty span may begin after the last token
+        # An empty span may begin after the last token.
+        empty = end <= start
         chosen = (start if pooling == "first" else end - 1).masked_fill(empty, 0)
         words = states.gather(1, chosen.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
         return words.masked_fill(empty.unsqueeze(-1), 0.0)

@@ -223,9 +223,9 @@ class TaggerOutput(ModelOutput):
 class BiLSTMCRFForTokenClassification(PreTrainedModel):
     """Tagger of words: frozen encoder, word vectors, dropout, BiLSTM, dropout, linear map to tags, CRF.
 
-    The encoder is always in evaluation mode. The layers above it compute in float32, also under autocast, because an
-    LSTM accumulates rounding errors. `word_spans` gives the tokens of each word. A word without tokens inside a
-    sentence has a zero vector and gets a tag; at the end of a sentence (truncated, or padding) it gets none.
+    The encoder is always in evaluation mode. The layers above it compute in float32. `word_spans` gives the tokens of
+    each word. A word without tokens inside a sentence has a zero vector and gets a tag; at the end of a sentence
+    (truncated, or padding) it gets none.
     """
 
     config_class = BiLSTMCRFConfig
@@ -311,6 +311,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
             inputs_vectors = self.word_vectors(input_ids, attention_mask, word_spans, **kwargs)
             word_mask = words_of(word_spans)
         assert inputs_vectors is not None and word_mask is not None
+        # In float32 also under autocast, because an LSTM accumulates rounding errors.
         with torch.autocast(inputs_vectors.device.type, enabled=False):
             hidden = self._read(inputs_vectors.to(self.classifier.weight.dtype), word_mask)
             logits = self.classifier(hidden).masked_fill(~word_mask.unsqueeze(-1), 0.0)

@@ -78,9 +78,7 @@ def hidden_batches(
     `layers` are positions in `hidden_states`, `dtype` is the autocast dtype (None: no autocast), `desc` the label of a
     progress bar. `extra` returns further arguments of the model for the sentences of a batch, given by their numbers.
 
-    A CPU runs small batches in parallel, one on each of torch's threads. This is a quarter faster than large batches
-    on all threads, which wait for each other at every operation. A model with MAO's module on top runs one batch at a
-    time. With `cluster`, the encoders of [`ray_encoders`] run the batches.
+    With `cluster`, the encoders of [`ray_encoders`] run the batches.
 
     Yields `rows` (sentence numbers of the batch), `attention_mask` int64 (rows, width), and the states of each layer,
     float (rows, width, dim), all on the model's device.
@@ -108,7 +106,9 @@ def hidden_batches(
             and threads > 1
             and not any(is_sharded(module) or isinstance(module, TopLayer) for module in model.modules())
         ):
-            # MAO's module works in hooks, which hold one batch at a time, and FSDP2 gathers weights in a fixed order.
+            # A CPU runs small batches in parallel, one on each of torch's threads. This is a quarter faster than large
+            # batches on all threads, which wait for each other at every operation. But MAO's module works in hooks,
+            # which hold one batch at a time, and FSDP2 gathers weights in a fixed order.
             yield from _in_threads(lambda start: run(model, *batch(start)), bar, threads)
         else:
             yield from (run(model, *batch(start)) for start in bar)

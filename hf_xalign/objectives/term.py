@@ -187,6 +187,7 @@ class Term(ABC):
         total = self(vectors)
         if total.ndim:
             raise InputError(f"objective: {self.name} returns {tuple(total.shape)} numbers. Return their sum.")
+        # The average over processes must be the sum over them, because `count` is of all of them.
         if not self.gathers:
             total = total * process_count()
         if self.count(vectors.batch) is not None:
@@ -270,8 +271,11 @@ class Objective(Sequence[Term]):
 
     def heads(self, size: int) -> nn.ModuleDict:
         """Return the modules that are trained next to the encoder, by the name of their term."""
-        made = {term.name: term.head(size) for term in self}
-        return nn.ModuleDict({name: head for name, head in made.items() if head is not None})
+        heads = nn.ModuleDict()
+        for term in self:
+            if (head := term.head(size)) is not None:
+                heads[term.name] = head
+        return heads
 
     def counts(self, batch: dict[str, torch.Tensor]) -> list[int]:
         """Return each term's number of items in a batch."""

@@ -37,8 +37,7 @@ def word_distance(
         mean_over_dims: divide the squared distance by dim, as an MSE loss does (Cao's published script).
 
     Returns:
-        float (words,). If a and b are equal up to rounding, `l2` has value 0 and gradient 0, its smallest
-        subgradient. Without that, the gradient at step 0 (f = f0) would be a rounding error scaled to length 1.
+        float (words,). If a and b are equal up to rounding, `l2` has value 0 and gradient 0, its smallest subgradient.
 
     Example:
         >>> word_distance(torch.tensor([[[3.0, 0.0]]]), torch.tensor([[[0.0, 4.0]]]))
@@ -46,6 +45,7 @@ def word_distance(
     """
     difference = a - b
     if norm == "l2":
+        # At step 0, f = f0, and the gradient would be a rounding error scaled to length 1.
         noise = 64 * torch.finfo(a.dtype).eps * torch.linalg.vector_norm(b.detach(), dim=-1, keepdim=True)
         same = torch.linalg.vector_norm(difference.detach(), dim=-1, keepdim=True) <= noise
         return torch.linalg.vector_norm(difference.masked_fill(same, 0.0), dim=-1).sum(-1)

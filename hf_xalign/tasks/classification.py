@@ -225,7 +225,7 @@ labels = [model.config.id2label[found[place]] for place in first]"""
         columns: dict[str, list] = {
             "input_ids": encoded.input_ids,
             "first": [np.where(span[:, 1] > 0, span[:, 0], -1) for span in encoded.spans],
-            "word_labels": [[ids[name] for name in names] for names in batch["labels"]],
+            "word_labels": [list(map(ids.__getitem__, names)) for names in batch["labels"]],
         }
         if self.spans:
             columns["ends"] = [span[:, 1] for span in encoded.spans]

@@ -708,12 +708,10 @@ def value_of(record: object, column: str, where: str, remedy: str = _REMEDY) -> 
 
 
 def label_of(value: object, column: str, where: str, missing: str = UNLABELLED, classes: Container[str] = ()) -> str:
-    """Return a label or an id as text, and `missing` for a missing one.
-
-    -1 and -100 are labels where `classes`, the names of the set's classes, say so.
-    """
+    """Return a label or an id as text, and `missing` for a missing one."""
     if isinstance(value, str):
         value = value.strip()
     if type(value) not in (str, int) or value == "":
         raise InputError(f"{where}: column {column!r} holds {json.dumps(value)}. Write a text or a whole number.")
+    # -1 and -100 are labels where the names of the set's classes say so.
     return missing if str(value) in _MISSING and str(value) not in classes else str(value)

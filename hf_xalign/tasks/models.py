@@ -189,7 +189,8 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
     config.update(task.config())
 
 
-ITEMS = 50_000  # enough for a linear layer; more items cost more passes of the encoder
+# Enough for a linear layer; more items cost more passes of the encoder.
+ITEMS = 50_000
 
 
 def last_layer(model: PreTrainedModel) -> nn.Linear:
@@ -217,12 +218,11 @@ def fit_head(
 ) -> None:
     """Fit the last layer of `model` by softmax regression, without dropout, before the encoder is trained.
 
-    The first gradients of a randomly initialized head change the encoder at random, and destroy part of the alignment
-    (Kumar et al. 2022, arXiv 2202.10054, "linear probing, then fine-tuning").
-
     At most about 50,000 labelled items of the `encoded` rows are used, chosen by `seed`. `autocast` is the dtype of
     the forward passes, or None; `desc` labels the progress bar.
     """
+    # The first gradients of a randomly initialized head change the encoder at random, and destroy part of the
+    # alignment (Kumar et al. 2022, arXiv 2202.10054, "linear probing, then fine-tuning").
     layer = last_layer(model)
     device = layer.weight.device
     layer_inputs: list[Tensor] = []

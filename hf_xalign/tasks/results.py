@@ -117,7 +117,19 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of several `scores.json`: mean, standard deviation, minimum and maximum for each language."""
     metric = runs[0]["metric"]
     languages = list(runs[0]["languages"])
-    percentages = 100 * np.array([[run["languages"][language]["score"] for language in languages] for run in runs])
+    scores, warnings, constants = [], [], []
+    for run in runs:
+        found = run["languages"]
+        scores.append([found[language]["score"] for language in languages])
+        begin = f"\nWARNING: seed {run['seed']}: "
+        warnings += [begin + warning for warning in run.get("warnings", ())]
+        only = {language: found[language]["only"] for language in found if "only" in found[language]}
+        if only:
+            constants.append(
+                f"{begin}only {', '.join(sorted(set(only.values())))} was predicted in {', '.join(only)}. Train "
+                "longer (--num_train_epochs), raise --learning_rate, or start from a fitted head (--fit_head true)."
+            )
+    percentages = 100 * np.array(scores)
     rows = [("language", metric, *(("sd", "min", "max") if len(runs) > 1 else ()))]
     by_language = list(zip(languages, percentages.T))
     if len(languages) > 1:
@@ -126,14 +138,5 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
         spread = (values.std(ddof=1), values.min(), values.max()) if len(runs) > 1 else ()
         rows.append((name, *(f"{number:.2f}" for number in (values.mean(), *spread))))
     seeds = ", ".join(str(run["seed"]) for run in runs)
-    warnings = [f"\nWARNING: seed {run['seed']}: {warning}" for run in runs for warning in run.get("warnings", ())]
-    for run in runs:
-        constant = {code: found["only"] for code, found in run["languages"].items() if "only" in found}
-        if constant:
-            warnings.append(
-                f"\nWARNING: seed {run['seed']}: only {', '.join(sorted(set(constant.values())))} was predicted in "
-                f"{', '.join(constant)}. Train longer (--num_train_epochs), raise --learning_rate, or start from a "
-                "fitted head (--fit_head true)."
-            )
     trained_on = f"trained on {runs[0]['train_language']}; " if runs[0]["train_language"] else ""
-    return f"{table(rows, len(rows[0]) - 1)}\n{trained_on}seeds {seeds}; in percent{''.join(warnings)}"
+    return f"{table(rows, len(rows[0]) - 1)}\n{trained_on}seeds {seeds}; in percent{''.join(warnings + constants)}"

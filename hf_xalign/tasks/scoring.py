@@ -52,10 +52,10 @@ def count_spans(
 def tags_as_spans(tags: Sequence[str | None]) -> list[str]:
     """Convert tags without prefixes to BIO labels, as seqeval's default mode reads them (ALIGN-MLM's F1 of POS).
 
-    Consecutive words with the same tag are a span. seqeval takes a tag's first letter for its prefix: a tag that
-    begins with B, E or S is a span of one word, and a tag that begins with O or a full stop is outside, like a missing
-    tag.
+    Consecutive words with the same tag are a span.
     """
+    # seqeval takes a tag's first letter for its prefix: a tag that begins with B, E or S is a span of one word, and a
+    # tag that begins with O or a full stop is outside, like a missing tag.
     labels = []
     before: str | None = None
     for tag in tags:

@@ -214,10 +214,7 @@ class Table:
         return [(self.paper.table(table), column) for table, _, column in places]
 
     def correlation(self, row: str, seeds: Sequence[int], statistic: str) -> float | str | None:
-        """Return `rho`, with the paper's sign, or the `p_value` of a correlation; None before all runs are finished.
-
-        It is a sentence where the correlation is undefined: of fewer than three runs, or where one side is constant.
-        """
+        """Return `rho`, with the paper's sign, or the `p_value` of a correlation; None before all runs have ended."""
         from hf_xalign.evaluation.transfer import spearman
 
         sides = []
@@ -230,6 +227,7 @@ class Table:
         try:
             result = spearman(x, y)
         except InputError as error:
+            # Of fewer than three runs, or where one side is constant. The table says so in the cell.
             return f"undefined: {error}"
         return -result.rho if statistic == "rho" else result.p_value
 

@@ -28,10 +28,7 @@ def final_weights(share: float) -> str:
 
 
 class AverageAtEnd(TrainerCallback):
-    """Average the trained weights with those before training at the end (WiSE-FT, Wortsman et al. 2022).
-
-    `share` is that of the weights before.
-    """
+    """Average the trained weights with a `share` of those before at the end (WiSE-FT, Wortsman et al. 2022)."""
 
     def __init__(self, model: nn.Module, share: float):
         # Of the model before training, also in a resumed run, because checkpoints do not have those weights.

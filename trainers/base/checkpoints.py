@@ -188,10 +188,13 @@ def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
     if not file.exists():
         return
     there, here = json.loads(file.read_text(encoding="utf-8")), args.to_dict()
-    differing = [name for name in here if name in there and here[name] != there[name] and not _MAY_CHANGE(name)]
-    # The best score so far is of the checkpoint's metric.
-    differing = [name for name in differing if name not in _OF_BEST or there[name] is not None]
-    differences = [f"{name} is {_shown(there[name])} there and {_shown(here[name])} here" for name in differing]
+    differences = []
+    for name in here:
+        if name not in there or here[name] == there[name] or _MAY_CHANGE(name):
+            continue
+        # The best score so far is of the checkpoint's metric.
+        if name not in _OF_BEST or there[name] is not None:
+            differences.append(f"{name} is {_shown(there[name])} there and {_shown(here[name])} here")
     processes = max(1, len(list(checkpoint.glob("rng_state_*.pth"))))
     rows_there, rows_here = (
         settings["per_device_train_batch_size"] * settings["gradient_accumulation_steps"] * count

@@ -112,10 +112,8 @@ def reshard(module: nn.Module) -> None:
 
 
 def full_state(state: Any) -> Any:
-    """Gather every sharded tensor in nested dicts and lists, onto the CPU of the first process.
-
-    All processes must call this. The others get empty tensors in place of sharded ones.
-    """
+    """Gather every sharded tensor in nested dicts and lists, onto the CPU of the first process."""
+    # All processes must call this. The others get empty tensors in place of sharded ones.
     if isinstance(state, dict):
         return {name: full_state(value) for name, value in state.items()}
     if isinstance(state, list):

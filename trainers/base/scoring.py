@@ -77,10 +77,7 @@ class ScoringTrainer(SavingTrainer):
         return metrics
 
     def _read(self, data: object, name: str) -> Dataset:
-        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one.
-
-        Its rows have one pivot.
-        """
+        """Return the dataset of this name, of one pivot and with translations as columns; or raise an InputError."""
         pairs = join_languages(data, name)
         only_language(pairs, "target_lang", name)
         return pairs
@@ -177,10 +174,8 @@ class ScoringTrainer(SavingTrainer):
     # ---- The log ----
 
     def log_term(self, name: str, value: torch.Tensor) -> None:
-        """Add this micro-batch's share of a term, which is logged as `loss/<name>`, a mean over steps.
-
-        Outside a training step, as in a callback, nothing is logged.
-        """
+        """Add this micro-batch's share of a term, which is logged as `loss/<name>`, a mean over steps."""
+        # A callback may call `compute_loss` too, whose terms are not of the training.
         if not self._in_step:
             return
         if not self._term_sums:
@@ -197,13 +192,11 @@ class ScoringTrainer(SavingTrainer):
         super().log(logs, start_time)
 
     def loss_change(self) -> dict[str, float] | None:
-        """Return the `first` and `last` logged loss, or None if there are fewer than two.
-
-        The first is of one step, the last a mean over the steps since the log before it. PPA's contrast with a queue
-        that starts empty, which grows as the queue fills, is left out.
-        """
+        """Return the `first` and `last` logged loss, or None if there are fewer than two."""
+        # The first is of one step, the last a mean over the steps since the log before it.
         losses = []
         for row in self.state.log_history:
+            # PPA's contrast with a queue that starts empty is left out, because it grows as the queue fills.
             terms = [row[name] for name in row if name.startswith("loss/") and name != f"loss/{self.growing_term}"]
             if "loss" in row and (terms or not self.growing_term):
                 losses.append(sum(terms) if self.growing_term else row["loss"])

@@ -31,10 +31,7 @@ _WANDB_ENVIRONMENT = {"WANDB_CONSOLE": "off", "WANDB_X_DISABLE_META": "true", "W
 
 
 def check_trackers(args: TrainingArguments) -> None:
-    """Raise an InputError for a tracker of `report_to` that is unknown or not installed, and for W&B without a key.
-
-    On a terminal, W&B asks for the key.
-    """
+    """Raise an InputError for a tracker of `report_to` that is unknown or not installed, and for W&B without a key."""
     if "wandb" in (args.report_to or []):
         _hide_machine()
     for tracker in args.report_to or []:
@@ -47,12 +44,13 @@ def check_trackers(args: TrainingArguments) -> None:
             advice = " Or set WANDB_MODE=offline, or name other trackers in report_to."
             with explained("report_to=wandb", wandb.errors.Error, advice=advice):
                 if wandb.run is None:
+                    # On a terminal, W&B asks for the key.
                     wandb.login()
 
 
 def _hide_machine() -> None:
     """Keep what W&B by itself would record out of a run: host, user, command and folders, and what it prints."""
-    # W&B reads these variables once, so a user's own values stay, and a later change would have no effect.
+    # W&B reads these variables once, when it is first used.
     for name, value in _WANDB_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 

@@ -61,10 +61,8 @@ RULES: dict[str, Rule] = {
 
 
 def check_resolved(args: AlignmentConfig) -> None:
-    """Raise an InputError for bad settings of accelerate, optimizer or schedule, after transformers has resolved them.
-
-    Optimizer and schedule are made on a single number, as the Trainer makes them when everything is loaded.
-    """
+    """Raise an InputError for bad settings of accelerate, optimizer or schedule that transformers has resolved."""
+    # Optimizer and schedule are made on a single number: the Trainer makes them only when everything is loaded.
     accelerator: object = args.accelerator_config
     default = vars(type(accelerator)())
     changed = {name for name, value in vars(accelerator).items() if value != default.get(name)} - _HARMLESS

@@ -219,6 +219,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         others = {*next(iter(vectors.values()))["source"]} - {"mean"}
         device, examples = next(model.parameters()).device, run.examples[when]
         score = partial(score_vectors, vectors, evaluation, run.protocols, device=device, examples=examples)
+        # First the mean subword alone, whose table is shown before the other scores are computed.
         yield score(scored=others)
         pivot_words = []
         for language, row_ids in language_rows(evaluation).items():

@@ -50,6 +50,7 @@ CAO: Preset = {
     "adam_beta2": 0.98,
     "adam_epsilon": 1e-9,
     "weight_decay": 0.0,
+    # As the script. Clipping at 1, the Trainer's default, would cut every step of a sum over 768 dimensions.
     "max_grad_norm": 0.0,
 }
 

@@ -149,8 +149,7 @@ def modules_of(model: nn.Module, kind: type[M]) -> list[M]:
 def sketch_base(model: nn.Module) -> str | None:
     """Return a string with the dtype and a number for each matrix of an encoder; None on the meta device.
 
-    The number is a fixed projection of a sample of the matrix, divided by the sample's norm. Retraining by one part in
-    a thousand changes it more than storing in float32 does. Pooler, heads and adapters are ignored.
+    Pooler, heads and adapters are ignored.
     """
     base = base_of(model)
     base = getattr(base, base.base_model_prefix, base)
@@ -165,15 +164,16 @@ def sketch_base(model: nn.Module) -> str | None:
         flat = tensor.detach().reshape(-1)
         samples.append(flat[:: max(1, len(flat) // _SAMPLE)][:_SAMPLE].cpu())
         sample = samples[-1].double().numpy()
+        # A fixed projection of the sample, divided by its norm. Retraining by one part in a thousand changes it more
+        # than storing in float32 does.
         value = np.sqrt(2) * sample @ np.cos(np.arange(1, len(sample) + 1)) / max(np.linalg.norm(sample), 1e-30)
         projections.append(np.clip(np.rint(_SCALE * value), -(2**15), 2**15 - 1))
     # The coarsest dtype that represents all samples, because weights that were rounded once stay rounded.
-    rounded = (
-        dtype
-        for dtype in ("bfloat16", "float16")
-        if all(torch.equal(s, s.to(getattr(torch, dtype)).to(s)) for s in samples)
-    )
-    return f"{next(rounded, 'float32')}:{np.array(projections).astype('>i2').tobytes().hex()}"
+    dtype = "float32"
+    for coarser in ("float16", "bfloat16"):
+        if all(torch.equal(s, s.to(getattr(torch, coarser)).to(s)) for s in samples):
+            dtype = coarser
+    return f"{dtype}:{np.array(projections).astype('>i2').tobytes().hex()}"
 
 
 def warn_of_other_base(sketch: str | None, name: str | None, model: nn.Module) -> None:

@@ -87,11 +87,10 @@ class BottleneckLayer(XAlignLayer):
 
 
 class NormBottleneckLayer(BottleneckLayer):
-    """AdapterHub's flow, at the layer norm that ends a layer.
+    """AdapterHub's flow, at the layer norm that ends a layer."""
 
-    The input is s = h + a, the outputs of the feed-forward block and of attention. x = LN(s), and the output is
-    LN(s + up(relu(down(x)))).
-    """
+    # The input is s = h + a, the outputs of the feed-forward block and of attention. x = LN(s), and the output is
+    # LN(s + up(relu(down(x)))): the layer's norm twice, as AdapterHub's published weights need.
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Return the norm's output (..., d), adapted."""
@@ -183,11 +182,11 @@ def _place(name: str, layer: int) -> str:
 
 
 class TransformerTop(nn.Module):
-    """One transformer layer over the vectors of a sentence (MAO section 4).
+    """One transformer layer over the vectors of a sentence (MAO section 4)."""
 
-    The published module is y = T(x), initialized at random. With `init="identity"`, y = x + g (T(x) - x), where the
-    vector g starts at zero. Without `context` each vector attends only to itself, as in the public copy of MAO's code.
-    """
+    # The published module is y = T(x), initialized at random. With `init="identity"`, y = x + g (T(x) - x), where the
+    # vector g starts at zero. Without `context` each vector attends only to itself, as in the public copy of MAO's
+    # code, which runs the layer at sequence length 1.
 
     def __init__(self, hidden_size: int, config: XAlignConfig):
         super().__init__()
@@ -219,8 +218,7 @@ class TransformerTop(nn.Module):
 class TopLayer(XAlignLayer, LanguageAware):
     """The module on top, which a hook on the stack of layers calls before pooler and task head.
 
-    Word vectors (for `word_spans`) replace the encoder's output only at its end, because a pooler cannot read them in
-    float32. With `top=None` the layer has no module and only pools words.
+    With `top=None` the layer has no module and only pools words.
     """
 
     adapter_layer_names = ("xalign_top",)
@@ -336,6 +334,7 @@ class TopLayer(XAlignLayer, LanguageAware):
     def _leave(self, backbone: nn.Module, args: tuple, output: tuple | ModelOutput) -> object:
         call, self._call = self._call, {}
         words = call.get("words")
+        # Word vectors replace the encoder's output only here, because a pooler cannot read them in float32.
         if words is None:
             return self._map_lower(output, call.get("language"))
         if isinstance(output, tuple):
@@ -345,7 +344,7 @@ class TopLayer(XAlignLayer, LanguageAware):
 
     def _map_lower(self, output: tuple | ModelOutput, language: Language | None) -> object:
         """Map the states of the layers below the last one in an encoder's output."""
-        layers = {layer for config in self._active_configs() for layer in config.layers} - {-1}
+        layers = set[int]().union(*(config.layers for config in self._active_configs())) - {-1}
         parts = output if isinstance(output, tuple) else (output.get("hidden_states"),)
         states = next((part for part in parts if isinstance(part, tuple)), None)
         if not layers or self.disable_adapters or states is None:

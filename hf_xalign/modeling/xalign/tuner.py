@@ -60,6 +60,7 @@ class XAlignModel(BaseTuner):
         return BaseModelOutput(last_hidden_state=top.transform(word_vectors, word_mask, kwargs.get("language")))
 
     def _prepare_adapter_config(self, peft_config: PeftConfig, model_config: dict) -> PeftConfig:
+        # PEFT's own asks for `target_modules`, but the places follow from the encoder's structure.
         return peft_config
 
     # PEFT's signature allows any config and module; it calls this tuner only with these.
@@ -184,6 +185,7 @@ def _stack_name(model: PreTrainedModel) -> str:
     raise InputError(f"{type(backbone).__name__} has no stack of layers ({', '.join(_STACKS)}) for a module on top")
 
 
+# By hand, because PEFT's `register_peft_method` refuses names from outside.
 PEFT_TYPE_TO_CONFIG_MAPPING[XAlignPeftType.XALIGN] = XAlignConfig  # type: ignore[index]
 PEFT_TYPE_TO_TUNER_MAPPING[XAlignPeftType.XALIGN] = XAlignModel  # type: ignore[index]
 PEFT_TYPE_TO_PREFIX_MAPPING[XAlignPeftType.XALIGN] = _PREFIX  # type: ignore[index]

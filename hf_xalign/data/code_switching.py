@@ -64,7 +64,13 @@ def code_switch_pairs(
     """
     texts = [[text] if isinstance(text, str) else list(text) for text in (first, second)]
     columns = [*texts[0], *texts[1]]
-    _check_columns(dataset, english, texts, id_column)
+    for what, data in (("translated", dataset), ("English", english)):
+        check_columns(data, [*columns, *filter(None, [id_column])], f"the {what} set", "Name another column.")
+    offsets = [name for name, kind in dataset.features.items() if has_offsets(kind)]
+    if loose := [name for name in offsets if name not in columns]:
+        raise InputError(
+            f"{loose[0]} has offsets into a text. Name it after that text: second=('context', {loose[0]!r})"
+        )
     shared = set(dataset.features) & set(english.features) - set(columns)
     compared = ["label"] if "label" in shared else []
     original = english if id_column is None else english.select(_rows_by_id(dataset, english, id_column))
@@ -72,7 +78,7 @@ def code_switch_pairs(
     original = original.select_columns(columns + compared)
     original = original.rename_columns({name: _ENGLISH + name for name in columns + compared})
     joined = concatenate_datasets([dataset, original], axis=1)
-    names, offsets = dataset.column_names, {name for name in columns if has_offsets(dataset.features[name])}
+    names = dataset.column_names  # the function below is hashed with what it uses, so it uses no dataset
 
     def switch(batch: Table, rows: Sequence[int]) -> Table:
         """Make two rows of each row: c is English in the first, q in the second."""
@@ -168,7 +174,7 @@ def _gather(table: pa.Table, groups: Sequence[int], *, dataset: Dataset, bounds:
     )
 
 
-def _check_text(columns: Record, where: str, spans: set[str]) -> None:
+def _check_text(columns: Record, where: str, spans: Sequence[str]) -> None:
     """Check that the first column has text, and that the answers are at their offsets in it."""
     name, text = next(iter(columns.items()))
     for answer, start in (span for column in columns.keys() & spans for span in answer_spans(columns[column])):
@@ -177,16 +183,6 @@ def _check_text(columns: Record, where: str, spans: set[str]) -> None:
                 f"{where}{name} has {text[max(start, 0) : start + len(answer)]!r} at offset {start}, not the answer "
                 f"{answer!r}. Correct the offset or remove the row."
             )
-
-
-def _check_columns(dataset: Dataset, english: Dataset, texts: Sequence[Sequence[str]], id_column: str | None) -> None:
-    columns = [name for text in texts for name in text]
-    for what, data in (("translated", dataset), ("English", english)):
-        check_columns(data, [*columns, *([id_column] if id_column else [])], f"the {what} set", "Name another column.")
-    if loose := [name for name, kind in dataset.features.items() if has_offsets(kind) and name not in columns]:
-        raise InputError(
-            f"{loose[0]} has offsets into a text. Name it after that text: second=('context', {loose[0]!r})"
-        )
 
 
 def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]:

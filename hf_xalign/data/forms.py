@@ -26,17 +26,11 @@ from hf_xalign.language_codes import canonical_language, closest_language, find_
 
 
 class Form(NamedTuple):
-    """Columns of a file without a header.
-
-    Attributes:
-        name: name of the corpus or tool.
-        columns: what each column holds, from left to right, parted by blanks.
-        order: how `first` and `second` follow from the languages.
-    """
+    """Columns of a file without a header, as a corpus or tool writes it."""
 
     name: str
-    columns: str
-    order: Literal["", "english_first", "alphabetical"] = ""
+    columns: str  # what each column holds, from left to right, parted by blanks
+    order: Literal["", "english_first", "alphabetical"] = ""  # how `first` and `second` follow from the languages
 
 
 FORMS = (

@@ -847,8 +847,36 @@ def _tmx(path: Path, columns: Columns) -> Rows:
     source_lang, target_lang = columns.source_lang, columns.target_lang
     if source_lang is None:
         raise InputError(f"{path}: a TMX file can hold many languages. Name one by source_lang=, or write de={path}.")
-    unit, pairs, seen, away = 0, 0, set[str](), Counter[tuple[str, str]]()
-    depth, left_out = 0, 0  # open units, and how many are not read
+    units = nested = pairs = 0
+    seen, away = set[str](), Counter[tuple[str, str]]()
+    try:
+        for count, texts in _units(path):
+            units += count
+            nested += count if count > 1 else 0
+            segments = {find_language(tag) or tag: text for tag, text in texts.items()}
+            seen |= segments.keys()
+            source, target = (closest_language(lang, tuple(segments)) for lang in (source_lang, target_lang))
+            if source and target and source[0] != target[0]:
+                pairs += 1
+                away[source_lang, source[0]] += not source[1]
+                away[target_lang, target[0]] += not target[1]
+                yield units, {"source": segments[source[0]], "target": segments[target[0]]}
+    finally:  # also if the caller stops after the first pairs
+        for (asked, tag), count in (+away).items():
+            logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{pairs:,}", tag, asked)
+        if nested:
+            logger.warning("%s: %s units inside one another are left out", path, f"{nested:,}")
+        if pairs + nested < units:
+            lacking = f"{units - pairs - nested:,} of {units:,} units lack {source_lang} or {target_lang}"
+            logger.info("%s: %s and are left out; the file has %s", path, lacking, ", ".join(sorted(seen)))
+    if not pairs:
+        tags = ", ".join(sorted(seen)) or "none"
+        raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}. Its languages are {tags}.")
+
+
+def _units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield 1 and the texts of each unit; of units inside one another, their number and no texts."""
+    depth = units = 0
     with open_bytes(path) as stream:
         try:
             events = iterparse(stream, events=("start", "end"))
@@ -859,40 +887,18 @@ def _tmx(path: Path, columns: Columns) -> Rows:
                 depth += 1 if event == "start" else -1
                 if depth:
                     continue
-                units = sum(_tag(inner) == "tu" for inner in element.iter())
-                unit += units
-                if units > 1:  # converters of many-to-one links write one unit inside another
-                    left_out += units
-                    element.clear()
-                    continue
-                segments = {find_language(tag) or tag: text for tag, text in _segments(element).items()}
-                seen |= segments.keys()
-                source, target = (closest_language(lang, tuple(segments)) for lang in (source_lang, target_lang))
-                if source and target and source[0] != target[0]:
-                    pairs += 1
-                    away[source_lang, source[0]] += not source[1]
-                    away[target_lang, target[0]] += not target[1]
-                    yield unit, {"source": segments[source[0]], "target": segments[target[0]]}
+                # Converters of many-to-one links write one unit inside another.
+                count = sum(_tag(inner) == "tu" for inner in element.iter())
+                units += count
+                yield count, _segments(element) if count == 1 else {}
                 element.clear()
                 for body in root:
                     body.clear()  # empty units would pile up in memory
         except (DefusedXmlException, LookupError, ParseError, RecursionError, ValueError) as error:
             raise InputError(
-                f"{path}: this XML cannot be read after unit {unit} ({type(error).__name__}: {error}). Save it as "
+                f"{path}: this XML cannot be read after unit {units} ({type(error).__name__}: {error}). Save it as "
                 "well-formed XML in UTF-8, without entities and deep nesting."
             ) from error
-        finally:  # also if the caller stops after the first pairs
-            for (asked, tag), count in (+away).items():
-                logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{pairs:,}", tag, asked)
-            if left_out:
-                logger.warning("%s: %s units inside one another are left out", path, f"{left_out:,}")
-            if pairs + left_out < unit:
-                tags = ", ".join(sorted(seen))
-                lacking = f"{unit - pairs - left_out:,} of {unit:,} units lack {source_lang} or {target_lang}"
-                logger.info("%s: %s and are left out; the file has %s", path, lacking, tags)
-    if not pairs:
-        tags = ", ".join(sorted(seen)) or "none"
-        raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}. Its languages are {tags}.")
 
 
 def _tag(element: Element) -> str:

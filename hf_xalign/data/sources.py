@@ -43,17 +43,11 @@ Scheme = Literal["package", "folder", "file", "aligned", "pattern", "hub"]
 
 
 class SourceKind(NamedTuple):
-    """Forms that the sources of one kind of text may have.
+    """Forms that the sources of one kind of text may have."""
 
-    Attributes:
-        suffixes: file suffixes, each also with `.gz`; a name that ends in one is not a Hub id.
-        schemes: forms of a source in addition to a file and a Hub dataset.
-        inside: end of the names of its files in the package.
-    """
-
-    suffixes: tuple[str, ...]
-    schemes: tuple[Scheme, ...] = ()
-    inside: str = ""
+    suffixes: tuple[str, ...]  # each also with `.gz`; a name that ends in one is not a Hub id
+    schemes: tuple[Scheme, ...] = ()  # in addition to a file and a Hub dataset
+    inside: str = ""  # end of the names of its files in the package
 
 
 _ANY = SourceKind(FILE_SUFFIXES, ("package", "folder", "aligned", "pattern"))

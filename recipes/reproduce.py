@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 # Not the command `hf-xalign`, which need not be on the path of this interpreter.
 _MAIN = "import sys; from hf_xalign.cli.main import main; sys.exit(main())"
-_RESTARTED = ("fao", "mao", "ppa", "mapping", "align_mlm")  # the others resume by themselves
+# The others resume by themselves.
+_RESTARTED = ("fao", "mao", "ppa", "mapping", "align_mlm")
 
 
 @dataclass
@@ -160,7 +161,8 @@ def show(table: Table, rows: Sequence[str], seeds: Sequence[int]) -> str:
 
 
 def _cell(ours: object, published: object) -> str:
-    number = isinstance(ours, float) and (ours == 0 or abs(ours) >= 0.005)  # else a learning rate
+    # Smaller numbers are learning rates, which two decimals would make 0.
+    number = isinstance(ours, float) and (ours == 0 or abs(ours) >= 0.005)
     shown = "-" if ours is None else f"{ours:.2f}" if number else str(ours)
     return shown if published in (None, "") else f"{shown} ({published})"
 

@@ -169,7 +169,8 @@ class AlignMLMTrainer(AlignmentTrainer):
     # ---- Scores and checkpoints ----
 
     def _has_scores(self) -> bool:
-        return True  # a run without held-out text and entries has its record all the same
+        # A run without held-out text and entries has its record all the same.
+        return True
 
     def text_entries(self) -> Record:
         """Return languages and numbers of rows of the text; the pivot is the first language."""
@@ -194,14 +195,12 @@ class AlignMLMTrainer(AlignmentTrainer):
         return metrics | {"alignment": sum(shares) / len(shares)} if shares else metrics
 
     def alignment(self) -> dict[str, float]:
-        """Return the share of each language's `test_entries` whose embeddings are nearest neighbours.
-
-        With `alignment_languages` the language embeddings are added; the pivot is the first language.
-        """
+        """Return the share of each language's `test_entries` whose embeddings are nearest neighbours."""
         model = self.accelerator.unwrap_model(self.model)
         pivot = next(iter(language_ids(model.config) or {}), "")
         shares = {}
         for language, entries in self.test_entries.items():
+            # The published code adds the language embeddings, where a model has them, before it compares.
             codes = (pivot, language) if self.args.alignment_languages else None
             shares[language] = alignment_of_model(model, entries, self.candidates.get(language), languages=codes).share
         return shares

@@ -200,7 +200,8 @@ class ContinualTrainer(TaskTrainer):
                 raise InputError("cache_reference=true: the cache cannot use language embeddings. Remove it.")
             start = cache_f0(self, reference, pairs)
             of_pairs.reference, pairs = start.words, start.dataset
-            del self._reference  # its memory
+            # The cache holds all that training reads of it, so its memory is freed.
+            del self._reference
         collator = PairedCollator(collator, of_pairs, language_rows=self.language_inputs.embeddings, pivot=pivot)
         return model, PairedStreams(train_dataset, pairs), collator
 

@@ -230,7 +230,8 @@ class MappingTrainer:
         self.protocols, self.text = read_protocols(["cosine"]), {"license": "unknown"}
         self._check_languages()
         for given in (source, target):
-            unit(given.vectors, out=given.vectors)  # as every published method does
+            # Every published method divides the vectors by their lengths first.
+            unit(given.vectors, out=given.vectors)
             on_device = given.vectors.to(choose_device(self.args.device))
             self.anchors[str(given.lang)] = replace(given, vectors=on_device)
         self._dictionary_lines = self._check_dictionaries()
@@ -716,8 +717,9 @@ def open_encoder(
     inner = base_of(opened)
     if backbone_of(inner) is not inner:
         opened = backbone_of(inner)
-    layer_index(args.layers, opened.config.num_hidden_layers)  # raises for an unknown layer
-    word_tokenizer(tokenizer)  # raises for a slow one
+    # Both raise for what they cannot use: an unknown layer, a slow tokenizer.
+    layer_index(args.layers, opened.config.num_hidden_layers)
+    word_tokenizer(tokenizer)
     return opened.to(choose_device(args.device)).eval(), tokenizer
 
 

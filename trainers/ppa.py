@@ -130,7 +130,8 @@ class PPATrainer(AlignmentTrainer):
                 )
             if self.objective.reads("masked"):
                 heads["words"] = words = mlm_head(model)
-                if words.new:  # reads the whole text
+                # Counting reads the whole text, which only a new head needs.
+                if words.new:
                     vocabulary = len(cast(torch.Tensor, model.get_input_embeddings().weight))
                     words.start_bias(torch.from_numpy(count_tokens(train_dataset, vocabulary)))
         cast(nn.Module, model).add_module(HEAD_NAME, heads)

@@ -190,7 +190,8 @@ class TaskTrainer(AlignmentTrainer):
 
     def _packed(self, model: nn.Module) -> AbstractContextManager[None]:
         """Let the encoder skip padding, which no loss reads."""
-        if self.args.torch_compile:  # a compiled model keeps its own forward
+        # A compiled model keeps its own forward.
+        if self.args.torch_compile:
             return nullcontext()
         task_model = self.accelerator.unwrap_model(model)
         return packed_forward(task_model, reruns=bool(self.args.gradient_checkpointing))
@@ -214,10 +215,7 @@ class TaskTrainer(AlignmentTrainer):
         )
 
     def _metrics(self, dataset: Mapping[str, Examples]) -> dict[str, float]:
-        """Return `<lang>_<metric>` for each language and metric, and the mean of the headline score over languages.
-
-        `selection` is the mean over the languages that select the checkpoint, or over all if there are none.
-        """
+        """Return `<lang>_<metric>` for each language and metric, and the mean of the headline score over languages."""
         metrics: dict[str, float] = {}
         headline: dict[str, float] = {}
         for language, scores in self.score(dataset).items():
@@ -225,6 +223,7 @@ class TaskTrainer(AlignmentTrainer):
             metrics |= {f"{language}_{name}": value for name, value in totals.items()}
             headline[language] = totals[self.task.metric]
         metrics[self.task.metric] = float(np.mean(list(headline.values())))
+        # The mean over the languages that select the checkpoint, or over all if there are none.
         selecting = [headline[language] for language in self._selecting(headline)]
         return metrics | {"selection": float(np.mean(selecting)) if selecting else metrics[self.task.metric]}
 

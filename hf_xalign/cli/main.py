@@ -47,7 +47,8 @@ options:
   --debug     show the traceback of an error
 
 Run hf-xalign COMMAND --help for the options of a command."""
-_RECIPES = ("compare", "distances", "reproduce")  # commands that are recipes, which parse their own command line
+# Commands that are recipes, which parse their own command line.
+_RECIPES = ("compare", "distances", "reproduce")
 _PASSING = ("train", "demo")  # commands that pass unknown words on to a recipe
 DEBUG_VARIABLE = "HF_XALIGN_DEBUG"  # read by recipes in their own processes
 

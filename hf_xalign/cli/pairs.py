@@ -158,11 +158,7 @@ def find_run(name: str) -> Run | None:
 def load_stages(
     args: TextOptions, run: Run | None, device: torch.device, prompt: str | None, lines: list[str]
 ) -> Iterator[tuple[str, str, PreTrainedModel, PreTrainedTokenizerBase]]:
-    """Yield `before` and `after` with the name, the encoder and the tokenizer of the base, if any, and of the model.
-
-    The tokenizer gets the prompt. If the base of a run cannot be loaded, a line says so; it is needed only if `--base`
-    names it. The caller deletes the encoder, so that only one is in memory.
-    """
+    """Yield `before` and `after` with name, encoder and tokenizer of the base, if there is one, and of the model."""
     from hf_xalign.data.encoding import set_prompt
     from hf_xalign.modeling.loading import load_encoder
 
@@ -171,6 +167,7 @@ def load_stages(
             try:
                 model, tokenizer = load_encoder(name, device)
             except InputError as error:
+                # The base of a run is needed only if `--base` names it.
                 if stage == "after" or args.base:
                     raise
                 lines.append(f"the base is not scored ({error}). Name a base by --base.")
@@ -178,6 +175,7 @@ def load_stages(
             if prompt is not None:
                 set_prompt(tokenizer, prompt)
             yield stage, name, model, tokenizer
+            # The caller deletes the encoder too, so that only one is in memory.
             del model, tokenizer
 
 
@@ -286,16 +284,14 @@ def _recorded(run: Run, kind: str) -> Dataset:
 
 
 def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, dict[str, str]]:
-    """Add the links of an aligner to a text; describe the links by language.
-
-    The aligner is fitted on the text and the run's training text. If that has none of the languages, built-in text is
-    linked by an aligner that is fitted on the built-in training text.
-    """
+    """Add the links of an aligner to a text; describe the links by language."""
     from hf_xalign.data.arrow import count_languages
     from hf_xalign.data.load import load_parallel
     from hf_xalign.evaluation.vectors import language_rows
     from hf_xalign.links.frozen import FITTED, make_evaluation_links
 
+    # The aligner is fitted on the text and the run's training text. If that has none of the languages, built-in text
+    # is linked by an aligner that is fitted on the built-in training text.
     languages = language_rows(text)
     text_to_fit, whose, missing = None, "", ""
     if run and run.record:

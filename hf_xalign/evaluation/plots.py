@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NAMES = {"l2": "L2 distance", "cosine": "cosine distance"}
-_DPI = 150  # a grid of three languages has 1,300 pixels: sharp on a page, and a small file in a push
+# A grid of three languages has 1,300 pixels: sharp on a page, and a small file in a push.
+_DPI = 150
 
 
 def require_matplotlib() -> None:

@@ -17,7 +17,8 @@ from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.palette import COLORS
 from hf_xalign.search.csls import Similarity, plain_float32, unit_rows
 
-TEMPERATURE = 0.05  # of the softmax in pictures: sharp enough for encoders whose cosines are close together
+# Of the softmax in pictures: sharp enough for encoders whose cosines are close together.
+TEMPERATURE = 0.05
 
 
 class WordSimilarity(NamedTuple):
@@ -32,10 +33,8 @@ class WordSimilarity(NamedTuple):
         return [None if np.isnan(row).all() else int(np.nanargmax(row)) for row in self.values]
 
     def choices(self) -> np.ndarray:
-        """Return the softmax of each row / 0.05, float32, NaN as in `values`: how clearly a source word chooses.
-
-        Unlike similarities, choices are comparable between encoders, because training can raise all cosines alike.
-        """
+        """Return the softmax of each row / 0.05, float32, NaN as in `values`: how clearly a source word chooses."""
+        # Unlike similarities, choices are comparable between encoders, because training can raise all cosines alike.
         powers = np.exp((self.values - np.fmax.reduce(self.values, axis=1, keepdims=True)) / TEMPERATURE)
         return powers / np.nansum(powers, axis=1, keepdims=True)
 

@@ -27,7 +27,8 @@ from hf_xalign.modeling.word_vectors import (
     sentence_key,
 )
 
-_PAIRED = 1000  # items whose similarities are compared: half a million pairs, a quarter of a second
+# Items whose similarities are compared: half a million pairs, a quarter of a second.
+_PAIRED = 1000
 
 
 class EncodedText(NamedTuple):

@@ -40,7 +40,8 @@ from hf_xalign.modeling.xalign.tuner import find_top
 logger = logging.getLogger(__name__)
 
 _FORMAT = "hf_xalign.anchors"
-_VERSION = "5"  # raise it when the same text gives other anchors: cached files are then replaced
+# Raise it when the same text gives other anchors: cached files are then replaced.
+_VERSION = "5"
 _READ_AT_ONCE, _TOKENIZED_AT_ONCE = 1_000, 10_000  # sentences
 FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
 """Takes sentences as words. Returns, by the number of each truncated sentence, bool (words,), True if truncated."""

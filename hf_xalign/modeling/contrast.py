@@ -63,7 +63,8 @@ QueueStart = Literal["empty", "random"]
 # Values of `pairs` for a slot without a key, and for a slot with a random key.
 EMPTY, RANDOM = -1, -2
 
-_FORMAT = "hf_xalign momentum 1"  # a new number refuses checkpoints with other tensors
+# A new number refuses checkpoints with other tensors.
+_FORMAT = "hf_xalign momentum 1"
 
 
 class KeyQueue(nn.Module):
@@ -197,7 +198,8 @@ def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
     """Restore both in place from a file of [`save_momentum`]; another or a damaged file raises an InputError."""
     saved, _ = read_tensors(path, "the momentum encoder and its queue", "a run of this version", _FORMAT)
     current = _kept(momentum, queue)
-    if saved.keys() != current.keys():  # tensors of another shape are refused by torch
+    # Tensors of another shape are refused by torch.
+    if saved.keys() != current.keys():
         raise InputError(
             f"{path}: the momentum encoder is of another model, or other parts were frozen. Resume with the settings "
             "of the first run, or start in another output_dir."

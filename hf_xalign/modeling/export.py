@@ -34,7 +34,8 @@ from hf_xalign.modeling.xalign.config import base_of, modules_of
 from hf_xalign.modeling.xalign.top import Rotation, XAlignLayer
 from hf_xalign.pretrained import nonfinite
 
-LENGTH_FILE = "sentence_bert_config.json"  # from which sentence-transformers reads where to truncate
+# sentence-transformers reads from it where to truncate.
+LENGTH_FILE = "sentence_bert_config.json"
 
 
 def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -265,9 +265,12 @@ class Start(NamedTuple):
     frozen: FrozenStates | None
 
 
-_SCHEMA = 2  # version of the folder's layout; a new number invalidates older caches
-_BLOCK = 16_384  # sentences whose token ids are in memory at a time, rounded to whole batches
-_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}  # dtypes of states that NumPy can map
+# Version of the folder's layout; a new number invalidates older caches.
+_SCHEMA = 2
+# Sentences whose token ids are in memory at a time, rounded to whole batches.
+_BLOCK = 16_384
+# NumPy has no bfloat16, so states of these types alone can be mapped.
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 # Bytes of states that are kept at most: the cache must not fill a disk unasked. It holds 10 million tokens of 384
 # dimensions in float32, so about 200,000 short pairs.
 _MOST_STATES = 16e9

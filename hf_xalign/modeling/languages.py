@@ -154,10 +154,7 @@ def set_language(model: nn.Module, language: str | None) -> None:
 
 @contextlib.contextmanager
 def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
-    """Set the language of text within a `with` block; a model that does not distinguish languages stays as it is.
-
-    An encoder with language embeddings gets `token_type_ids`, unless a call passes them.
-    """
+    """Set the language of text within a `with` block; a model that does not distinguish languages stays as it is."""
     if language is None:
         yield
         return
@@ -166,6 +163,7 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
     rows = language_ids(cast(PreTrainedModel, model).config)
     row = None if rows is None else language_row(language, rows)
 
+    # The language embeddings are those of token types, which a call may also pass itself.
     def add_types(module: nn.Module, args: tuple, kwargs: dict[str, torch.Tensor]) -> tuple[tuple, dict]:
         ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
         return args, {"token_type_ids": torch.full_like(ids, cast(int, row)), **kwargs}

@@ -33,7 +33,8 @@ from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
 
-SENTENCE_CONFIG = "config_sentence_transformers.json"  # the only file that has the prompts of a checkpoint
+# The only file that has the prompts of a checkpoint.
+SENTENCE_CONFIG = "config_sentence_transformers.json"
 
 
 def load(

@@ -17,13 +17,15 @@ from hf_xalign.errors import InputError, content_errors
 from hf_xalign.language_codes import check_language
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
 
-if TYPE_CHECKING:  # keeps the data package out of the imports
+# Keeps the data package out of the imports.
+if TYPE_CHECKING:
     from hf_xalign.data.batches.pairs import Side
 
 Step = Literal["unit", "center"]
 
 _FORMAT = "hf_xalign.map"
-_VERSION = "1"  # a new number refuses files of which this code would read other maps
+# A new number refuses files of which this code would read other maps.
+_VERSION = "1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +189,8 @@ class LanguageMap:
         Raises:
             InputError: a matrix has no inverse.
         """
-        _ = self.source.inverted  # raises now instead of at the first use
+        # Raises now instead of at the first use.
+        _ = self.source.inverted
         target = self.target
         if target is None:
             weight = self.source.weight

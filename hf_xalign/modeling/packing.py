@@ -78,11 +78,9 @@ def _packed_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend within each sentence; query, key and value are float (1, heads, tokens, dim), in one row.
-
-    Without `packed`, it is attention on a padded batch.
-    """
+    """Attend within each sentence; query, key and value are float (1, heads, tokens, dim), in one row."""
     attend = partial(sdpa_attention_forward, module, dropout=dropout, scaling=scaling, is_causal=False)
+    # A padded batch comes here too, where the config keeps the name for layers that run again.
     if packed is None:
         return attend(query, key, value, attention_mask, **kwargs)
     query, key, value = (packed.pad(states[0].transpose(0, 1)).transpose(1, 2) for states in (query, key, value))

@@ -263,10 +263,7 @@ labels = [model.config.id2label[found[place]] for place in first]"""
         return np.split(label_ids.cpu().numpy(), np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
-        """Return `accuracy`, `token_f1`, `span_f1`, and the number of words and of truncated words.
-
-        `span_f1` is computed for BIO labels, and for other labels only if it is the headline score.
-        """
+        """Return `accuracy`, `token_f1`, `span_f1`, and the number of words and of truncated words."""
         gold = examples.rows["labels"][:]
         predicted: list[list[str | None]] = []
         words: list[str | None] = []  # those with a label
@@ -282,6 +279,7 @@ labels = [model.config.id2label[found[place]] for place in first]"""
             # A word without a prediction cannot be part of a predicted span.
             filled = [[OUTSIDE if label is None else label for label in labels] for labels in predicted]
             scores["span_f1"] = count_spans(filled, gold)
+        # Tags without prefixes mark no spans, unless the headline score takes runs of equal tags for them.
         elif self.metric == "span_f1":
             scores["span_f1"] = count_spans(list(map(tags_as_spans, predicted)), list(map(tags_as_spans, gold)))
         scores["token_f1"] = count_words(predicted, gold)

@@ -51,10 +51,7 @@ def begin(folder: Path, how: Mapping[str, object], *, overwrite: bool = False) -
 def write_scores(
     folder: Path, scores: Mapping[str, TaskScores], *, how: Mapping[str, Any], warnings: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Write the scores of every example by language, then `scores.json` with the fields `how`; return its content.
-
-    [`format_scores`] repeats the `warnings` of training.
-    """
+    """Write the scores of every example by language, then `scores.json` with `how` and `warnings`; return that."""
     languages: dict[str, dict[str, object]] = {}
     files: list[Path] = []
     for language, task_scores in scores.items():
@@ -74,10 +71,7 @@ def write_scores(
 def write_examples(
     folder: Path, examples: Mapping[str, ExampleScores], *, task: str, metric: str, train_language: str = ""
 ) -> dict[str, Any]:
-    """Write one metric's example scores by language to a folder `seed-<number>`, for `compare`.
-
-    An encoder that was not trained on labels has no `train_language`.
-    """
+    """Write one metric's example scores by language to a folder `seed-<number>`, for `compare`."""
     seed = int(folder.name.removeprefix("seed-"))
     how = {"task": task, "metric": metric, "seed": seed, "train_language": train_language}
     return write_scores(folder, {code: TaskScores({metric: scores}) for code, scores in examples.items()}, how=how)

@@ -35,13 +35,11 @@ def micro_scores(scores: ExampleScores) -> dict[str, float]:
 def count_spans(
     predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], kind: str | None = None
 ) -> ExampleScores:
-    """Count the spans of each sentence, of one kind or all; a span is correct if its start, end and kind are.
-
-    The two sides may be in different schemes (BIO, BIOES, ...).
-    """
+    """Count the spans of each sentence, of one kind or all; a span is correct if its start, end and kind are."""
     for labels, references in zip(predicted, gold, strict=True):
         check_lengths("word of a sentence", predictions=labels, references=references)
     counts = []
+    # Each side is read by its own scheme (BIO, BIOES, ...).
     for found, wanted in zip(read_spans(predicted), read_spans(gold), strict=True):
         answered = {span for span in found if kind in (None, span.kind)}
         expected = {span for span in wanted if kind in (None, span.kind)}

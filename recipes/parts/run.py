@@ -30,10 +30,7 @@ Config = TypeVar("Config", bound=AlignmentConfig)
 
 
 def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> None:
-    """Check settings and output folder, hold the folder, and seed.
-
-    `base_model` is the encoder that the card of a pushed run names.
-    """
+    """Check settings and output folder, hold the folder, and seed."""
     if not args.record:
         raise InputError("record=false: a recipe always writes its record. Remove it, or use the trainer in Python.")
     if hasattr(data, "check"):
@@ -46,9 +43,10 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)
     set_seed(args.seed)
+    # Before the text is read and linked, which may take long. The card of a pushed run names the base model.
     if args.push_to_hub and base_model:
         check_recorded_base({"base_model": base_entry(base_model)}, "push_to_hub: the base model")
-    check_push(args)  # reading and linking text may take long
+    check_push(args)
 
 
 def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig) -> Text:
@@ -118,7 +116,8 @@ def train(
     if data.dry_run:
         part, times = text.sample()
         with tempfile.TemporaryDirectory() as folder:
-            args.output_dir = folder  # the Trainer makes its folder at once
+            # The Trainer makes its folder at once, and a dry run leaves none.
+            args.output_dir = folder
             make_trainer(args, part).estimate(times=times)
         print("dry run: nothing was trained or saved; scoring comes on top")
     elif tasks or getattr(data, "seeds", []):

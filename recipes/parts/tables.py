@@ -42,7 +42,8 @@ from hf_xalign.config import imported, parse
 from hf_xalign.errors import InputError, suggestion
 
 FOLDER = Path(__file__).resolve().parent.parent / "tables"
-MARK = "reproduce.json"  # next to a file of scores: the command that wrote it, and its checksum
+# Next to a file of scores: the command that wrote it, and its checksum.
+MARK = "reproduce.json"
 # Scores of recipes that have a folder for each seed, or no `results.json`.
 _FILES = {"finetune": "seed-$seed/scores.json", "continual": "seed-$seed/scores.json", "distances": "distances.json"}
 
@@ -62,7 +63,8 @@ class Command(NamedTuple):
         if not self.file.is_file():
             return False
         mark = self.file.parent / MARK
-        if not mark.exists():  # the command was run by hand
+        # The command was run by hand.
+        if not mark.exists():
             return True
         content = read_mark(mark)
         if content and content["command"] != str(self):

@@ -31,7 +31,8 @@ from hf_xalign.trainers.task_config import TaskConfig
 
 logger = logging.getLogger(__name__)
 
-_SAMPLE_ROWS = 200  # examples of an estimate, because all text takes long to encode
+# Examples of an estimate, because all text takes long to encode.
+_SAMPLE_ROWS = 200
 
 
 @dataclass

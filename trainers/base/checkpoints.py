@@ -54,10 +54,7 @@ _MORE = ("README.md", "model*.safetensors", "model.safetensors.index.json", "ada
 
 
 def mark_complete(checkpoint: str | os.PathLike, text: Mapping[str, object] | None = None) -> None:
-    """Mark `checkpoint` as complete by the checksums of its files, after all processes have written theirs.
-
-    `text` describes the training text, for [`check_same_text`].
-    """
+    """Mark `checkpoint` as complete by the checksums of its files; `text` is for [`check_same_text`]."""
     folder = Path(checkpoint)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != COMPLETE]
     write_mark(folder / COMPLETE, {**(text or {})}, files)

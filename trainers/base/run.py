@@ -185,7 +185,8 @@ class Run:
         model = trainer.accelerator.unwrap_model(trainer.model)
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         body = model if isinstance(model, PeftModel) else backbone_of(model)
-        if self.base_model == "new":  # made in Python, so that only its class names it
+        # It was made in Python, so that only its class names it.
+        if self.base_model == "new":
             self.record["base_model"]["architecture"] = unsharded_class(base_of(model)).__name__
         encoder = sum(p.numel() for p in body.parameters())
         if isinstance(model, PeftModel):
@@ -253,7 +254,8 @@ class Run:
                     model, _ = load_encoder(str(folder), args.device)
                 with autocast_removed(model), torch.random.fork_rng(devices=[]):
                     self._known[step] = self._score(model, "after")
-                if trainer.scores_ends and args.eval_on_start:  # the last point of the curve
+                # It is the last point of the curve.
+                if trainer.scores_ends and args.eval_on_start:
                     trainer.evaluate()
         self._scored_at = step
         self.record["training_loss"] = trainer.loss_change()
@@ -286,11 +288,9 @@ class Run:
 
 
 def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[Entry]:
-    """Return the record's entries of a text: of its sources, or of its languages if it is a part of them.
-
-    `pairs` are the numbers by language of those that are used, by default all.
-    """
+    """Return the record's entries of a text, of which `pairs` by language are used, by default all."""
     known, counts = sources(text), count_languages(text) if pairs is None else pairs
+    # A part of the sources, such as a draw, is not described by their hashes: it is entered by language.
     if known and sum(entry["pairs"] for entry in known) == sum(counts.values()):
         return known
     entries = []
@@ -303,10 +303,7 @@ def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[
 
 
 def given_entries(train: Dataset, held_out: Dataset, drawn: Mapping[str, int] | None = None) -> Record:
-    """Return languages, pivot and entries of text that was given in Python, as arguments of `start_record`.
-
-    `drawn` are the numbers of training pairs by language, if not all are trained on.
-    """
+    """Return languages, pivot and entries of text, of which `drawn` pairs by language are trained on, or all."""
     pivot = only_language(held_out, "target_lang", "eval_dataset") or "en"
     texts = {"train": text_entries(train, drawn), "eval": text_entries(held_out)}
     return {"languages": sorted(count_languages(train)), "pivot": pivot, "data": texts}
@@ -386,16 +383,14 @@ def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> No
 def pivot_sentences(
     trainer: AlignmentTrainer, model: PreTrainedModel, pooling: SentencePooling = "mean", means: Means | None = None
 ) -> torch.Tensor:
-    """Return vectors of the first distinct pivot sentences of the evaluation set, float32 (sentences, dim).
-
-    Sentences in `means` of [`~hf_xalign.evaluation.scores.text_vectors`] are not encoded again.
-    """
+    """Return vectors of the first distinct pivot sentences of the evaluation set, float32 (sentences, dim)."""
     evaluation = cast(Dataset, trainer.eval_dataset)
     words = "target" not in evaluation.column_names
     texts = list(map(" ".join, evaluation["target_words"][:])) if words else evaluation["target"][:]
     texts = list(dict.fromkeys(texts))[:DRIFT_SENTENCES]
     lang = only_language(evaluation, "target_lang", "eval_dataset")
     size = trainer.args.per_device_eval_batch_size
+    # The scores of words have read the same sentences, which are not encoded again.
     known = None if means is None else means.setdefault(lang, {})
     with language_context(model, lang):
         vectors = encode_pooled_sentences(

@@ -109,7 +109,8 @@ class SavingTrainer(HubTrainer):
             return
         self._start_cached = True
         model = self.accelerator.unwrap_model(self.model)
-        home = next(model.parameters()).device  # sharded weights wait on the CPU
+        # Sharded weights wait on the CPU.
+        home = next(model.parameters()).device
         cast(nn.Module, model).to(self.args.device)
         self._encode_start(model)
         cast(nn.Module, model).to(home)
@@ -142,7 +143,8 @@ class SavingTrainer(HubTrainer):
         elif self.args.should_save and self.args.overwrite_output_dir and not self._trained:
             checkpoints.clear_run(output_dir)
         self.accelerator.wait_for_everyone()
-        self._trained, self._term_sums = True, {}  # sums of steps outside the run
+        # Steps outside the run, as of an estimate, may have left sums.
+        self._trained, self._term_sums = True, {}
         run = self.run if trial is None else None
         if run is not None:
             run.start()
@@ -243,10 +245,7 @@ class SavingTrainer(HubTrainer):
     # ---- Save ----
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model; after training, also score it and write `results.json`, pictures and the model card.
-
-        Without an evaluation set, or with `record=False`, the folder has the model and the tokenizer alone.
-        """
+        """Save the model; after training, also score it and write `results.json`, pictures and the model card."""
         folder = Path(output_dir or self.args.output_dir)
         state = self.accelerator.get_state_dict(self.model) if self.is_fsdp_enabled else None
         for head in getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME, {}).values():
@@ -257,6 +256,7 @@ class SavingTrainer(HubTrainer):
             self.save_files(folder, state)
         if folder.name.startswith("checkpoint-"):
             return
+        # Without an evaluation set, or with `record=False`, the folder has the model and the tokenizer alone.
         if self.run is not None and self.run.record:
             self.run.finish(folder)
         elif self._trained and self.run is None and self._recorded and self.args.should_save and not _internal_call:

@@ -69,7 +69,8 @@ class ScoringTrainer(SavingTrainer):
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
         if self.is_in_train and (best_metric := self.args.metric_for_best_model) is not None:
             best_metric = f"eval_{best_metric.removeprefix('eval_')}"
-            if best_metric not in metrics:  # raised before the first step, which is scored too
+            # This is raised before the first step, because the start is scored too.
+            if best_metric not in metrics:
                 hint = suggestion(best_metric, metrics) or f": choose one of {', '.join(metrics)}"
                 raise InputError(f"metric_for_best_model={best_metric}: there is no such score{hint}")
         self.log(metrics)

@@ -128,7 +128,8 @@ def train_seeds(
         if isinstance(trainer, AlignmentTrainer):
             trainer.accelerator.wait_for_everyone()
             trainer.accelerator.free_memory()
-            finish_run(trainer.args)  # the tracked run, before that of the next seed
+            # The tracked run ends before that of the next seed begins.
+            finish_run(trainer.args)
         runs.append(read_mark(folder / SCORES) or {})
         del trainer
         # Trainer and callbacks refer to each other; the next encoder needs their memory.
@@ -199,7 +200,8 @@ def search_settings(
         try:
             trial_trainer.add_callback(_Report(trial, value))
             trial_trainer.train()
-            trial_trainer.remove_callback(_Report)  # a trial takes one score per step
+            # A trial takes one score per step.
+            trial_trainer.remove_callback(_Report)
             # It would start another run for this score.
             trial_trainer.remove_callback(TrackioCallback)
             return value(trial_trainer.evaluate())

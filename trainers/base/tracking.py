@@ -58,7 +58,8 @@ def _hide_machine() -> None:
 def use_tracker(trainer: AlignmentTrainer) -> None:
     """Keep models out of W&B, and paths of this machine out of all trackers."""
     for callback in trainer.callback_handler.callbacks:
-        if type(callback) is WandbCallback:  # a user's subclass is left as it is
+        # A user's subclass is left as it is.
+        if type(callback) is WandbCallback:
             _hide_machine()
             # By WANDB_LOG_MODEL it would send pickled arguments and optimizers, and leave out the encoder's heads.
             callback._log_model = WandbLogModel.FALSE

@@ -115,7 +115,8 @@ class AlignmentTrainer(ScoringTrainer):
     def __new__(cls, *_: object, **arguments: object) -> Self:
         """Keep the arguments, if there is a `model_init` for a search."""
         trainer = super().__new__(cls)
-        own = {"model", "args", "model_init"}  # every trial has its own
+        # Every trial has its own.
+        own = {"model", "args", "model_init"}
         searchable = arguments.get("model_init") is not None
         trainer.arguments = {name: value for name, value in arguments.items() if searchable and name not in own}
         return trainer
@@ -158,7 +159,8 @@ class AlignmentTrainer(ScoringTrainer):
         for fault in opening.adapter_faults(model, peft_config):
             raise InputError(fault)
         self.show(opening.describe_encoder(name or base_model, model))
-        switch_back(model)  # what an earlier trainer froze, and its dropout
+        # An earlier trainer may have frozen parts of the same model, and switched its dropout off.
+        switch_back(model)
         if peft_config is not None:
             model = cast(PreTrainedModel, get_peft_model(model, peft_config))
         if isinstance(model, PeftModel) and "learning_rate" not in args.changed() and self.adapter_rate != 1:

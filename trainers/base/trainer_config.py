@@ -79,7 +79,8 @@ def check_resolved(args: AlignmentConfig) -> None:
         try:
             optimizer, options = Trainer.get_optimizer_cls_and_kwargs(args)
         except ValueError as error:
-            if "need to pass a" not in str(error):  # the others are made of the model
+            # The others are made of the model, which is not here yet.
+            if "need to pass a" not in str(error):
                 raise
         else:
             optimizer([torch.zeros(1)], **options)
@@ -236,7 +237,8 @@ class AlignmentConfig(TrainingArguments):
             self.bf16 = False
         if not torch.accelerator.is_available():
             self.dataloader_pin_memory = False
-            self.use_cpu = True  # needed by transformers for bf16 without a GPU
+            # transformers needs it for bf16 without a GPU.
+            self.use_cpu = True
         if not self.max_steps:
             raise InputError("max_steps=0: give at least 1, or leave it out and set num_train_epochs")
         with explained("transformers refuses these settings", ValueError):

@@ -204,7 +204,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
         words and sentences, and the distances of linked words, in `run`.
         """
         run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
-        means: Means = {}  # words, sentences and drift read the same text
+        # Words, sentences and drift read the same text, which is encoded once.
+        means: Means = {}
         vectors = text_vectors(
             model,
             self.processing_class,
@@ -290,10 +291,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             )
 
     def _encoded(self, dataset: Dataset, model: PreTrainedModel, *, ahead: bool) -> Dataset:
-        """Link and encode the training pairs once for all processes, and link the held-out pairs, as far as needed.
-
-        A large corpus of which not all rows are needed `ahead` of training is encoded as its rows are drawn.
-        """
+        """Link and encode the training pairs once for all processes, and link the held-out pairs, as far as needed."""
         linked = self.objective.reads("links")
         held_out = cast(Dataset | None, self.eval_dataset)
         if held_out is not None and "links" not in held_out.column_names:
@@ -315,6 +313,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             with self.args.main_process_first(desc="encoding by the teacher"):
                 dataset = add_teacher(dataset, cast(SentenceTeacher, term))
         length = position_limit(model.config, self.args.max_length)
+        # A cache of vectors, which is made before training, reads every row.
         if len(dataset) > ENCODED_AHEAD and not ahead:
             return encode_when_read(
                 dataset, self.processing_class, max_length=length, subword_links=self.args.subword_links
@@ -359,10 +358,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         return computed, output
 
     def _frozen_vectors(self, model: nn.Module, inputs: Batch) -> Batch:
-        """Compute `f0` of the kept words (kept words, layers, dim), and `sentences0` (sentences, layers, dim).
-
-        They have no gradient, and each is computed only if a term reads it.
-        """
+        """Compute `f0` of the kept words (kept words, layers, dim), and `sentences0` (sentences, layers, dim)."""
         computed = {term_name: inputs[name] for name, term_name in _CACHED.items() if name in inputs}
         if computed:
             return computed

@@ -90,7 +90,8 @@ class XAlignConfig(PeftConfig):
         64
     """
 
-    target_modules: ClassVar[None] = None  # PEFT reads it; places are found by the encoder's structure
+    # PEFT reads it. Places are found by the encoder's structure.
+    target_modules: ClassVar[None] = None
 
     top: Literal["linear", "transformer"] | None = field(default="linear")
     layers: list[int] = setting([-1], distinct=True, most=-1, rules=[needs(top="linear")])
@@ -127,7 +128,8 @@ HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica"}
 SKETCH = "base_sketch"  # where a saved adapter keeps the sketch of its base
 _SAMPLE = 1024  # values that are sampled from a matrix
 _SCALE = 4000  # quantization of a sketch's numbers, which are of the order of 1
-_ROUNDING = 1.25  # six standard deviations of a number's rounding error, in units of the dtype's epsilon
+# Six standard deviations of a number's rounding error, in units of the dtype's epsilon.
+_ROUNDING = 1.25
 
 
 def changed_start(config: PeftConfig) -> str | None:

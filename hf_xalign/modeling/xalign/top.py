@@ -17,15 +17,13 @@ from hf_xalign.modeling.xalign.config import XAlignConfig
 
 
 class Bottleneck(nn.Module):
-    """Bottleneck up(relu(down(x))), d -> d / r -> d, without residual (Houlsby et al. 2019; Pfeiffer et al. 2020).
-
-    With `init="identity"` the up-projection starts at zero; otherwise both start from N(0, 0.02), as in AdapterHub.
-    """
+    """Bottleneck up(relu(down(x))), d -> d / r -> d, without residual (Houlsby et al. 2019; Pfeiffer et al. 2020)."""
 
     def __init__(self, size: int, config: XAlignConfig):
         super().__init__()
         self.down = nn.Linear(size, size // config.reduction_factor)
         self.up = nn.Linear(size // config.reduction_factor, size)
+        # From N(0, 0.02), as in AdapterHub. With an up-projection of zero, the adapter changes nothing at first.
         nn.init.normal_(self.down.weight, std=0.02)
         nn.init.zeros_(self.down.bias)
         nn.init.normal_(self.up.weight, std=0.0 if config.init == "identity" else 0.02)

@@ -28,7 +28,8 @@ from hf_xalign.modeling.xalign.config import (
 )
 from hf_xalign.modeling.xalign.top import BottleneckLayer, NormBottleneckLayer, TopLayer, XAlignLayer
 
-_PREFIX = "xalign_"  # by which PEFT tells the weights of a method from the encoder's
+# PEFT tells the weights of a method from the encoder's by it.
+_PREFIX = "xalign_"
 # The stack of layers, or, if the stack is only a list, the norm after it.
 _STACKS = ("encoder", "transformer", "final_norm", "norm")
 

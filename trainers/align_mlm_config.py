@@ -24,6 +24,7 @@ _PAPER: Preset = {
     "adam_epsilon": 1e-6,
     "max_grad_norm": 0.0,
     "alpha": 10.0,
+    # Chaudhary et al. keep the mask in the input, and predict the translation.
     "dict_mlm": "input",
     "translation_probability": 0.5,
     "learning_rate": 1e-4,

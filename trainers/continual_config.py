@@ -29,6 +29,7 @@ _PAPER: Preset = {
 _MEAN: Preset = {**_PAPER, "reduction": "words", "mean_over_dims": True}
 _EFIMOV: Preset = {
     **_MEAN,
+    # Times alpha it is 1.0, as in the published code; the paper weights both terms by alpha.
     "regularizer_weight": 100.0,
     "regularized_words": "all_specials",
     "drop_identical": True,

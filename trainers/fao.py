@@ -75,7 +75,8 @@ class FAOTrainer(WordAlignmentTrainer):
             logger.info("start_share: the preset's %g is not used, because %s", args.start_share, reason)
         elif args.start_share:
             self._average = AverageAtEnd(model, args.start_share)
-        # The copy is made before a checkpoint is loaded, because f0 is the encoder that the run started from.
+        # The copy is made before a checkpoint is loaded, because f0 is the encoder that the run started from. It is
+        # not a part of the model, so that optimizer and checkpoints leave it out.
         frozen = self.objective.reads("f0", "sentences0") and args.reference == "copy" and not peft
         self.reference = frozen_copy(model) if frozen else None
         return model, train_dataset, pair_collator(self)

@@ -80,10 +80,9 @@ def _list(args: Arguments, space: Mapping[str, bytes]) -> None:
     files = model.read(args.repo_id, args.revision)
     for kind, contents in {"model": files, "Space": space}.items():
         if contents:
-            sizes = {
-                path: len(content) if isinstance(content, bytes) else content.stat().st_size
-                for path, content in contents.items()
-            }
+            sizes = {}
+            for path, content in contents.items():
+                sizes[path] = len(content) if isinstance(content, bytes) else content.stat().st_size
             rows = [(path, f"{size:,}") for path, size in {**sizes, "in all": sum(sizes.values())}.items()]
             print(f"{kind} {args.repo_id}, branch {args.revision or 'main'}; if new, {_VISIBILITY[args.visible]}")
             print(table([("file", "bytes"), *rows], 1) + "\n")

@@ -150,9 +150,8 @@ def _measure(
     """Measure the distances of drawn pairs; `vectors` are those of the given sentence numbers of each side."""
     source, target = vectors["source"], vectors["target"]
     query = _vector_rows(source, sentences["source"], drawn.source, f"{language}, source")
-    linked, random = (
-        _vector_rows(target, sentences["target"], end, f"{language}, target") for end in (drawn.linked, drawn.random)
-    )
+    linked = _vector_rows(target, sentences["target"], drawn.linked, f"{language}, target")
+    random = _vector_rows(target, sentences["target"], drawn.random, f"{language}, target")
     present = (source.present[query] & target.present[linked] & target.present[random]).numpy()
     query, linked, random = query[present], linked[present], random[present]
     return {

@@ -109,6 +109,7 @@ def lexicon_induction(
     scores: dict[str, float | int] = {}
     for depth in ks:
         right = np.array([not gold.isdisjoint(row[:depth]) for gold, row in zip(golds.values(), lists)], dtype=float)
+        # fastText counts a source word without a vector as wrong, and MUSE leaves it out.
         everything = np.concatenate([right, np.zeros(test_words - len(right))])
         for name, values in ((f"p@{depth}", right), (f"p@{depth}_oov_wrong", everything)):
             scores[name] = float(values.mean())

@@ -29,11 +29,10 @@ def require_matplotlib() -> None:
 
 def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure: str = "l2", layer: int = -1) -> Path:
     """Draw a grid of [`~hf_xalign.evaluation.distances.grid_of`]: one row per stage, one column per language."""
-    cells = {
-        (cell["stage"], cell["language"]): cell
-        for cell in grid["cells"]
-        if cell["measure"] == measure and cell["layer"] == layer
-    }
+    cells = {}
+    for cell in grid["cells"]:
+        if (cell["measure"], cell["layer"]) == (measure, layer):
+            cells[cell["stage"], cell["language"]] = cell
     stages, languages = list(grid["stages"]), grid["languages"]
     figure = new_figure(1.0 + 2.6 * len(languages), 1.0 + 1.5 * len(stages))
     axes = figure.subplots(len(stages), len(languages), sharex="col", squeeze=False)

@@ -152,6 +152,7 @@ def check_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -
 
 def directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, float | int]:
     """Return the share of hits of both directions, bool (queries,), and their mean."""
+    # The distance of linked words contracts the space and favours one direction, so both are reported.
     to_target, to_source = forward.double().mean().item(), backward.double().mean().item()
     # Over both at once, so that the mean equals the score of the example scores to the last digit.
     mean = torch.cat([forward, backward]).double().mean().item()

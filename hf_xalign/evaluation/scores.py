@@ -193,9 +193,9 @@ def text_vectors(
                 )
                 vectors["words"] = viewed["first"]
         for language, rows in places.items():
-            by_language.setdefault(language, {})[side] = {
-                pooling: pooled.of_sentences(rows) for pooling, pooled in vectors.items()
-            }
+            of_side = by_language.setdefault(language, {}).setdefault(side, {})
+            for pooling, pooled in vectors.items():
+                of_side[pooling] = pooled.of_sentences(rows)
     return by_language
 
 

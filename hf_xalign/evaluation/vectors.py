@@ -131,11 +131,8 @@ def encode_words(
         vectors = extract_word_vectors(
             model, tokenizer, sentences, layers=layers, pooling=pooling, batch_size=batch_size
         )
-    bounds = vectors.offsets.tolist()
-    return [
-        EncodedText(words, vectors.vectors[start:end])
-        for words, start, end in zip(sentences, bounds[:-1], bounds[1:], strict=True)
-    ]
+    of_texts = torch.tensor_split(vectors.vectors, vectors.offsets[1:-1])
+    return list(map(EncodedText, sentences, of_texts))
 
 
 def encode_sentences(

@@ -89,6 +89,7 @@ class Anchors:
     @cached_property
     def _by_lower_case(self) -> Mapping[str, int]:
         rows: dict[str, int] = {}
+        # The most frequent word comes first, and keeps its row.
         for row, word in enumerate(self.words):
             rows.setdefault(lower_word(word, self.lang), row)
         return rows

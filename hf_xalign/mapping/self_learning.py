@@ -125,10 +125,8 @@ class Dropout:
     # alone, with the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
 
     def __init__(self, rows: int, columns: int, keep: float, generator: torch.Generator, device: torch.device):
-        self.rows, self.columns = (
-            torch.randint(-(2**31), 2**31, (n,), dtype=torch.int32, generator=generator).to(device)
-            for n in (rows, columns)
-        )
+        self.rows = torch.randint(-(2**31), 2**31, (rows,), dtype=torch.int32, generator=generator).to(device)
+        self.columns = torch.randint(-(2**31), 2**31, (columns,), dtype=torch.int32, generator=generator).to(device)
         self.last_kept = max(round(keep * 2**32), 1) - 2**31 - 1
 
     def __call__(self, rows: slice) -> Tensor:

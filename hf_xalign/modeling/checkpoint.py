@@ -47,6 +47,7 @@ TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnsw
 
 def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedModel:
     """Load an encoder for alignment: float32, without pooler, from safetensors only."""
+    # `from_pretrained` would keep the checkpoint's dtype, in which training may lose small steps.
     model = load_plain(name_or_path, revision, [], dtype=torch.float32)
     # transformers has put the folder's adapter into the encoder.
     if hasattr(model, "peft_config"):

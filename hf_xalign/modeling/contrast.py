@@ -124,11 +124,8 @@ class MomentumEncoder(nn.Module):
 
     def __init__(self, encoder: PreTrainedModel, head: nn.Module, *, pooling: SentencePooling = "cls"):
         super().__init__()
-        shared = {
-            id(p): p
-            for p in (*encoder.parameters(), *head.parameters())
-            if not p.requires_grad and p.dtype.itemsize >= 4
-        }
+        parameters = (*encoder.parameters(), *head.parameters())
+        shared = {id(p): p for p in parameters if not p.requires_grad and p.dtype.itemsize >= 4}
         # The heads of the loss lie inside the encoder. The one that is needed is copied by itself below.
         left_out = {id(getattr(encoder, HEAD_NAME)): None} if hasattr(encoder, HEAD_NAME) else {}
         self.encoder = copy.deepcopy(encoder, memo={**shared, **left_out})

@@ -398,10 +398,10 @@ def _write(
     words, others = files[0], {file.path.stem: file for file in files[1:]}
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(progress(total=len(plan), desc="Caching word vectors", unit="sentence"))
-        streams = {
-            file.path.stem: stack.enter_context(open(stack.enter_context(replacing(file.path)), "wb"))
-            for file in files
-        }
+        streams = {}
+        for file in files:
+            unfinished = stack.enter_context(replacing(file.path))
+            streams[file.path.stem] = stack.enter_context(open(unfinished, "wb"))
         for start in range(0, len(plan), block):
             ids, spans = plan.block(start, min(start + block, len(plan)))
             first_word = plan.word_offsets[start]
@@ -474,11 +474,10 @@ def _encoder_fingerprint(model: PreTrainedModel) -> str:
     """Return a hash of the weights and of the architecture's configuration, without names and dropout rates."""
     # The Trainer switches `use_cache` off, which changes no vector.
     general = {*PretrainedConfig().to_dict(), "use_cache"}
-    config = {
-        name: value
-        for name, value in model.config.to_dict().items()
-        if name not in general and not name.startswith("_") and "dropout" not in name
-    }
+    config = model.config.to_dict()
+    for name in list(config):
+        if name in general or name.startswith("_") or "dropout" in name:
+            del config[name]
     text = json.dumps([model_fingerprint(model), type(model).__name__, config], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -125,12 +125,8 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
 
 def _head_modules(family: PreTrainedModel) -> tuple[nn.Linear, nn.Module, nn.LayerNorm]:
     """Return dense layer, activation and norm of an MLM model's head, found by the types of its modules."""
-    encoder_modules = set(family.base_model.modules())
-    leaves = [
-        module
-        for module in family.modules()
-        if module not in encoder_modules and module is not family.get_output_embeddings() and not [*module.children()]
-    ]
+    outside = set(family.modules()) - {*family.base_model.modules(), family.get_output_embeddings()}
+    leaves = [module for module in family.modules() if module in outside and not [*module.children()]]
     dense = [module for module in leaves if isinstance(module, nn.Linear)]
     norm = [module for module in leaves if isinstance(module, nn.LayerNorm)]
     activations = [m for m in leaves if not isinstance(m, (nn.Linear, nn.LayerNorm, nn.Dropout, nn.CrossEntropyLoss))]

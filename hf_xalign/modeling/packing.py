@@ -192,6 +192,7 @@ def _run_packed(
     first = FIRST_POSITIONS[config.model_type]
     if first is None:
         first = config.pad_token_id + 1
+    # The positions of a padded batch, because a row would count on from sentence to sentence.
     positions = inside.cumsum(1) - 1 + first
     attention = config._attn_implementation
     config._attn_implementation_internal = _ATTENTION

@@ -46,6 +46,7 @@ def extend_embeddings(
     pivot_weights = {pair: weight for pair, weight in weights.items() if pair[1] < start}
     if not pivot_weights:
         raise InputError("no word with a new piece has a link to a pivot word. Take more text or another aligner.")
+    # New rows need no start of transformers', because they are written below.
     table = model.resize_token_embeddings(max(len(tokenizer), model.config.vocab_size), mean_resizing=False).weight
     rows, columns = np.array(list(pivot_weights)).T
     used, columns = np.unique(columns, return_inverse=True)

@@ -88,6 +88,7 @@ def hidden_batches(
     if device.type == "cpu":
         # The states of more sentences leave its caches (64 take a fifth longer).
         batch_size = min(batch_size, 16)
+    # Sentences of similar length share a batch, and one that is too large for the device fails at once.
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")
     starts = range(0, len(order), batch_size)
 

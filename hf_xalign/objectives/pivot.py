@@ -14,6 +14,8 @@ from hf_xalign.objectives.sentences import at_least_float32
 from hf_xalign.objectives.term import Read, Term, Vectors
 from hf_xalign.objectives.words import Distance, Norm
 
+Compared = Literal["sentences", "words"]
+
 
 @dataclass(kw_only=True)
 class KeepPivot(Distance):
@@ -150,7 +152,7 @@ class KeepSimilarities(Term):
         tensor(0.)
     """
 
-    of: Literal["sentences", "words"] = "sentences"
+    of: Compared = "sentences"
     side: Side = "target"
 
     gathers: ClassVar[bool] = True

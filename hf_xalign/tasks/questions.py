@@ -447,11 +447,11 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
 
     def loss(self, output: ModelOutput, batch: Batch) -> Tensor:
         """Return the sum over windows of the mean of both cross entropies."""
-        padding, starts, ends = batch["attention_mask"] == 0, output["start_logits"], output["end_logits"]
-        losses = [
-            F.cross_entropy(logits.float().masked_fill(padding, -torch.inf), batch[labels], reduction="sum")
-            for logits, labels in ((starts, "start_positions"), (ends, "end_positions"))
-        ]
+        padding = batch["attention_mask"] == 0
+        losses = []
+        for end in ("start", "end"):
+            logits = output[f"{end}_logits"].float().masked_fill(padding, -torch.inf)
+            losses.append(F.cross_entropy(logits, batch[f"{end}_positions"], reduction="sum"))
         return (losses[0] + losses[1]) / 2
 
     def predictions(self, output: ModelOutput, batch: Batch) -> list[np.ndarray]:
@@ -462,10 +462,10 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
     def answers(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> list[str]:
         """Return the text of the answer to each question, "" if there is none; arguments are those of `score`."""
         spans = best_spans(np.asarray(encoded["question"][:]), np.stack(predictions), len(examples))
-        return [
-            context[start:end] if start >= 0 else ""
-            for context, (start, end) in zip(examples.rows["context"], spans.tolist(), strict=True)
-        ]
+        answers = []
+        for context, (start, end) in zip(examples.rows["context"], spans.tolist(), strict=True):
+            answers.append(context[start:end] if start >= 0 else "")
+        return answers
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
         """Return the F1 and exact match of each question."""

@@ -189,7 +189,7 @@ def score_answers(
             raise InputError(f"question {row}: the references {golds!r} are not a list of one or more answers")
         answer = answer_tokens(prediction, language, rules)
         gold_answers = [answer_tokens(gold, language, rules) for gold in golds]
-        # Not from the counts below: equal answers may both be empty.
+        # Not from the counts below: equal answers may both be empty, and are right as in SQuAD 2.0.
         exact[row] = f1[row] = answer in gold_answers
         for tokens in gold_answers:
             common = (Counter(answer) & Counter(tokens)).total()

@@ -35,18 +35,15 @@ def load_mapping(data: MappingText, args: MappingArguments) -> MappingTrainer:
     lexicons, files, entries = _read_dictionaries(args, next(iter(vectors), None))
     given: dict[str, Any]
     if vectors:
-        source, target = (
-            read_word2vec(Path(file).expanduser(), language, limit=args.max_vectors)
-            for language, file in vectors.items()
-        )
+        anchors, entries["vectors"] = [], []
+        for language, file in vectors.items():
+            anchors.append(read_word2vec(Path(file).expanduser(), language, limit=args.max_vectors))
+            entries["vectors"].append(about(file, file, language=language, words=len(anchors[-1])))
+            files["vectors", language] = Path(file).name
+        source, target = anchors
         if not args.test_dictionary:
             split = {"split": f"1 of {HELD_OUT} source words"}
             entries["test_dictionary"] = [entry | split for entry in entries["dictionary"]]
-        entries["vectors"] = [
-            about(file, file, language=anchors.lang, words=len(anchors))
-            for file, anchors in zip(vectors.values(), (source, target))
-        ]
-        files |= {("vectors", language): Path(file).name for language, file in vectors.items()}
         given = {"model": source, "pivot_model": target, "name": files["vectors", str(source.lang)]}
     else:
         text = read_text(data, data.eval_links)
@@ -99,10 +96,10 @@ def _read_dictionaries(
 def _read_encoders(data: MappingText, args: MappingArguments) -> dict[str, object]:
     """Return the arguments of the trainer on the encoder, or on those of both sides."""
     names = [name or data.model_name_or_path for name in (args.source_model, args.target_model)]
-    encoders = [
-        open_encoder(name, None, args, data.model_revision if name == data.model_name_or_path else None)
-        for name in dict.fromkeys(names)
-    ]
+    encoders = []
+    for name in dict.fromkeys(names):
+        revision = data.model_revision if name == data.model_name_or_path else None
+        encoders.append(open_encoder(name, None, args, revision))
     given = {"name": names[0], "model": encoders[0][0], "processing_class": encoders[0][1]}
     if len(encoders) == 2:
         given |= {"pivot_model": encoders[1][0], "pivot_processing_class": encoders[1][1]}

@@ -192,6 +192,7 @@ def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
         # The best score so far is of the checkpoint's metric.
         if name not in _OF_BEST or there[name] is not None:
             differences.append(f"{name} is {_shown(there[name])} there and {_shown(here[name])} here")
+    # Each process has saved its random state.
     processes = max(1, len(list(checkpoint.glob("rng_state_*.pth"))))
     rows_there, rows_here = (
         settings["per_device_train_batch_size"] * settings["gradient_accumulation_steps"] * count

@@ -74,6 +74,7 @@ def settle(trainer: SavingTrainer) -> None:
         return
     accelerator, model = trainer.accelerator, trainer.model
     embeddings = model.get_input_embeddings().weight
+    # A weight in two groups, such as a tied head, is an error of torch.
     if sum(p is embeddings for _, p in model.named_parameters(remove_duplicate=False)) > 1:
         raise InputError(
             f"{type(model).__name__} names its word embeddings twice, which FSDP2 cannot divide: leave fsdp out"

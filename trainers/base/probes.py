@@ -45,10 +45,8 @@ class Probe:
 
     def scores(self, examples: Mapping[str, ExampleScores]) -> Scores:
         """Return the totals of [`examples`], as a record has them."""
-        return {
-            language: {Score("probe", self.name).name: language_examples.score()}
-            for language, language_examples in examples.items()
-        }
+        name = Score("probe", self.name).name
+        return {language: {name: found.score()} for language, found in examples.items()}
 
     def entry(self, text: texts.Examples) -> Entry:
         """Return the record's entry of a text to learn from or to test on."""

@@ -145,7 +145,7 @@ class AlignmentTrainer(ScoringTrainer):
         args = self.config_class() if args is None else args
         self.args, self.reporting = args, reporting or Reporting()
         self._set_objective(objective)
-        # The Trainer would replace the prepared model by a new one.
+        # Not given to the Trainer, which would replace the prepared model by a new one.
         self.make_model = model_init
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value

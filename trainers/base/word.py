@@ -194,6 +194,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         super().__init__(model, args, **kwargs)
 
     def _complete(self) -> None:
+        # After the copy, because a sharded model cannot be copied.
         if self.is_fsdp_enabled and self.reference is not None:
             shard(self.accelerator, self.reference)
 

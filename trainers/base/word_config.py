@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast, get_args
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -16,7 +16,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import check_bare
 from hf_xalign.modeling.languages import refuse_language_embeddings
 from hf_xalign.modeling.pooling import SentencePooling
-from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilarities
+from hf_xalign.objectives.pivot import Compared, KeepMidpoints, KeepPivot, KeepSimilarities
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.objectives.words import Norm, Reduction, WordContrast, WordDistance
@@ -181,10 +181,8 @@ class WordAlignmentConfig(AlignmentConfig):
             taught |= {"prompt": self.teacher_prompt, "reduction": reduction}
             terms.append(SentenceTeacher(weight=self.teacher_weight, **distance, **taught))
         if self.similarity_weight > 0:
-            terms += [
-                KeepSimilarities(weight=self.similarity_weight, of=of, side=self.regularized_side)
-                for of in ("sentences", "words")
-            ]
+            for of in get_args(Compared):
+                terms.append(KeepSimilarities(weight=self.similarity_weight, of=of, side=self.regularized_side))
         return terms
 
     def check_settings(self) -> None:

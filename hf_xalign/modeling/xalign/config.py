@@ -134,6 +134,7 @@ _ROUNDING = 1.25
 
 def changed_start(config: PeftConfig) -> str | None:
     """Return an adapter's initialization if it changes the encoder's own weights, else None."""
+    # PiSSA, OLoRA, CorDA and LoftQ do: switching such an adapter off does not give the encoder before training.
     start = getattr(config, "init_lora_weights", True)
     return start if isinstance(start, str) and start.lower() not in HARMLESS_STARTS else None
 

@@ -55,7 +55,7 @@ PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 _READING = 11
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
-_LISTS = {*WORDS, "links"}  # columns that hold lists, not several translations
+_UNFOLDED = "%s: %s rows hold lists, read as %s pairs"
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
 _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
@@ -293,20 +293,31 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
 def _convert(dataset: Dataset, name: str, columns: readers.Columns) -> Dataset:
     """Read the pairs of a dataset by the names of its columns; other columns stay."""
     used = columns.select(dataset.column_names, name)
-    if any(_is_list(dataset.features[column]) for column in used if column not in _LISTS):
-        rows = _unfolded(enumerate(dataset), columns, name)
-        dataset = Dataset.from_list([dict(record) for _, record in rows if record is not None])
-        used = columns.select(dataset.column_names, name)
-
-    def read(batch: Table, rows: list[int]) -> dict[str, list[str]]:
-        pairs = []
-        for k, row in enumerate(rows):
-            record = {column: batch[column][k] for column in used}
-            pairs.append(columns.read(record, f"{name}, row {row}"))
-        return dict(zip(COLUMNS, map(list, zip(*pairs, strict=True)), strict=True))
-
     gone = [column for column in used if column not in WORDS]
-    return map_rows(dataset, read, with_indices=True, desc="Reading pairs", remove_columns=gone)
+    # A row whose sides are lists becomes several, with its other columns. Those are not decoded otherwise.
+    lists = any(_is_list(dataset.features[column]) for column in gone)
+    repeated = [column for column in dataset.column_names if lists and column not in gone]
+
+    def read(batch: Table, rows: list[int]) -> dict[str, list]:
+        pairs: list[readers.Sides] = []
+        owners: list[int] = []
+        for k, row in enumerate(rows):
+            pairs += columns.read({column: batch[column][k] for column in used}, f"{name}, row {row}")[0]
+            owners += [k] * (len(pairs) - len(owners))
+        kept = {column: [batch[column][k] for k in owners] for column in repeated}
+        return {**kept, **{column: [pair[k] for pair in pairs] for k, column in enumerate(COLUMNS)}}
+
+    pairs = map_rows(dataset, read, with_indices=True, desc="Reading pairs", remove_columns=[*gone, *repeated])
+    if len(pairs) != len(dataset):
+        logger.warning(_UNFOLDED, name, f"{len(dataset):,}", f"{len(pairs):,}")
+    return pairs
+
+
+def _is_list(feature: Any) -> bool:
+    """Return whether a feature is a list, or an object that holds one, as one of several translations."""
+    if isinstance(feature, dict):
+        return any(map(_is_list, feature.values()))
+    return isinstance(feature, list | List | LargeList | datasets.TranslationVariableLanguages)
 
 
 def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked: bool = False) -> Dataset:
@@ -592,7 +603,8 @@ def _read(rows: readers.Rows, columns: readers.Columns, name: str, form: str) ->
     """
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
     said = form in (".tsv", ".csv")  # the reader of the header has logged it
-    for row, record in rows if form in readers.FLAT else _unfolded(rows, columns, name):
+    lists = pairs = 0
+    for row, record in rows:
         if record is None or record.get("translation", ...) is None:
             yield row, None
             continue
@@ -603,35 +615,17 @@ def _read(rows: readers.Rows, columns: readers.Columns, name: str, form: str) ->
         if row == 1 and "links" in record:
             logger.warning("%s: links are not read, because they need a Parquet file with both columns of words", name)
         where = f"{name}, row {row}"
-        values: list[Any] = [*columns.read(record, where)]
+        found, are_lists = columns.read(record, where)
+        words = []
         for column in WORDS[::-1] if columns.source == "target" else WORDS:
-            words = record.get(column)
-            values.append(None if words is None else check_words(words, f"{where}: {column}"))
-        yield row, tuple(values)
-
-
-def _unfolded(rows: readers.Rows, columns: readers.Columns, name: str) -> readers.Rows:
-    """Yield a row for each pair of a row whose sides are lists, and log how many there were."""
-    lists = pairs = 0
-    for row, record in rows:
-        # Most rows have text alone, so the cheapest test comes first.
-        long = [name for name, value in (record or {}).items() if type(value) in (list, dict) and _is_list(value)]
-        if record is None or _LISTS.issuperset(long):
-            yield row, record
-            continue
-        records = list(columns.unfold(record, f"{name}, row {row}"))
-        if records != [record]:
-            lists, pairs = lists + 1, pairs + len(records)
-        yield from ((row, single) for single in records)
+            value = record.get(column)
+            words.append(None if value is None else check_words(value, f"{where}: {column}"))
+        if are_lists:
+            lists, pairs = lists + 1, pairs + len(found)
+        for pair in found:
+            yield row, (*pair, *words)
     if lists:
-        logger.warning("%s: %s rows hold lists, read as %s pairs", name, f"{lists:,}", f"{pairs:,}")
-
-
-def _is_list(value: Any) -> bool:
-    """Return whether a value or a feature is a list, or an object that holds one, as one of several translations."""
-    if isinstance(value, dict):
-        return any(_is_list(inner) for inner in value.values())
-    return isinstance(value, list | List | LargeList | datasets.TranslationVariableLanguages)
+        logger.warning(_UNFOLDED, name, f"{lists:,}", f"{pairs:,}")
 
 
 def _batches(pairs: Iterator[Row]) -> Iterator[pyarrow.RecordBatch]:

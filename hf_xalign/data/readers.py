@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 Record = Mapping[str, Any]
 Cells = dict[str, Any]  # a record that is still being made
 Rows = Iterator[tuple[int, Record | None]]
+Sides = tuple[str, str, str, str]  # source, target and their languages
 _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
 # Bytes. A small compressed file can hold a line of any length, which would be held in memory.
@@ -54,7 +55,6 @@ FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 # What compressed data starts with, and what opens it.
 _PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 PACKED = (".gz", ".bz2", ".xz")
-FLAT = (".tsv", ".csv", ".tmx", ".txt", "aligned")  # forms of text whose cells are strings
 
 
 def file_format(path: Path) -> str:
@@ -494,8 +494,11 @@ class Columns:
             f"source_column and target_column (--source_column and --target_column on the command line){hint}."
         )
 
-    def read(self, record: Record, where: str) -> tuple[str, str, str, str]:
-        """Return `(source, target, source_lang, target_lang)`, NFC-normalized and stripped; null becomes ""."""
+    def read(self, record: Record, where: str) -> tuple[list[Sides], bool]:
+        """Return the pair of a row, or its pairs if a side is a list, and whether one is.
+
+        All items of a list translate the other side, unless both are lists of one length.
+        """
         flat, pair = self.locate(record)
         if pair is None:
             raise self.missing(flat, where)
@@ -511,9 +514,18 @@ class Columns:
         named = self.source_lang or (None if "source_lang" in languages else pair.language)
         source_lang = check_row_language(languages.get("source_lang"), "source_lang", named, where)
         target_lang = check_row_language(languages.get("target_lang"), "target_lang", self.target_lang, where)
-        texts = ("" if flat[column] is None else text_of(flat[column], column, where) for column in columns)
-        source, target = ("" if (side := clean_text(text).strip()) in forms.EMPTY else side for text in texts)
-        return source, target, source_lang, target_lang
+        sides = [flat[column] for column in columns]
+        lengths = [len(side) for side in sides if isinstance(side, list)]
+        rows: Iterable[Sequence[Any]] = [sides]
+        if lengths:
+            if lengths[0] != lengths[-1]:
+                raise InputError(f"{where}: {' and '.join(map(repr, pair[:2]))} hold lists of different lengths")
+            rows = zip(*(side if isinstance(side, list) else [side] * lengths[0] for side in sides), strict=True)
+        pairs = []
+        for source, target in rows:
+            texts = (_clean_side(source, columns[0], where), _clean_side(target, columns[1], where))
+            pairs.append((*texts, source_lang, target_lang))
+        return pairs, bool(lengths)
 
     def _is_turned(self, languages: Record, where: str) -> bool:
         """Return whether a row says that its source is in the pivot and its target in the other language."""
@@ -547,19 +559,6 @@ class Columns:
             translation = {language: found if len(found) > 1 else found[0] for language, found in texts.items()}
         flat = {name: value for name, value in record.items() if name != nested} | dict(translation)
         return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
-
-    def unfold(self, record: Record, where: str) -> Iterator[Record]:
-        """Yield a record for each pair of one whose sides are lists: several translations, or lists of one length."""
-        flat, pair = self.locate(record)
-        sides = [flat[column] for column in pair[:2]] if pair else []
-        lengths = {len(side) for side in sides if isinstance(side, list)}
-        if not pair or not lengths:
-            yield record
-            return
-        if len(lengths) > 1:
-            raise InputError(f"{where}: {' and '.join(map(repr, pair[:2]))} hold lists of different lengths")
-        for texts in zip(*(side if isinstance(side, list) else [side] * max(lengths) for side in sides), strict=True):
-            yield {**flat, **dict(zip(pair[:2], texts, strict=True))}
 
     def announce(self, pair: Pair, where: str) -> None:
         """Log which column holds which side."""
@@ -615,6 +614,12 @@ def check_row_language(lang: Any, column: str, asked: str | None, where: str) ->
     if asked is not None and lang and not covers_language(asked, lang):
         raise InputError(f"{where}: {column} is {lang!r} in the row, but {asked!r} was asked for. Make the two agree.")
     return asked if asked is not None else str(lang)
+
+
+def _clean_side(value: Any, column: str, where: str) -> str:
+    """Return a text NFC-normalized and stripped; null and the marks of an empty side become ""."""
+    text = "" if value is None else clean_text(text_of(value, column, where)).strip()
+    return "" if text in forms.EMPTY else text
 
 
 def text_of(value: Any, column: str, where: str) -> str:

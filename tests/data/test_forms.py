@@ -184,11 +184,13 @@ def test_columns_by_number_and_marks_of_emptiness(tmp_path):
 def test_each_translation_of_a_row_becomes_a_pair(tmp_path, caplog):
     rows = [{"sl": "en", "tl": "sw", "src": "dog", "trgs": ["mbwa", "jibwa"]}, {"src": "cat", "trgs": ["paka"]}]
     rows[1] |= {"sl": "en", "tl": "sw"}
+    rows = [{**row, "row": number} for number, row in enumerate(rows)]
     path = source_of({"a.jsonl": "".join(f"{json.dumps(row)}\n" for row in rows)}, tmp_path)
     for source in (f"sw={path}", {"sw": rows}):
         pairs = load_parallel(source)
         assert pairs["source"][:] == ["mbwa", "jibwa", "paka"] and pairs["target"][:] == ["dog", "dog", "cat"]
     assert caplog.text.count("2 rows hold lists, read as 3 pairs") == 2
+    assert pairs["row"][:] == [0, 0, 1]
 
 
 GERMAN = [f"Der Zug mit der Nummer {number} ist nicht auf dem Weg und das Haus ist leer." for number in range(40)]

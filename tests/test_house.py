@@ -24,10 +24,10 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1598, 22),
+    "cli": (1600, 22),
     "core": (2838, 53),
     "data": (6982, 132),
-    "evaluation": (1988, 17),
+    "evaluation": (1990, 17),
     "explore": (325, 3),
     "hub": (381, 11),
     "links": (1700, 26),
@@ -35,14 +35,14 @@ CAPS = {
     "metrics": (484, 2),
     "model_cards": (624, 0),
     "modeling": (4787, 75),
-    "objectives": (1234, 13),
+    "objectives": (1239, 13),
     "prepare": (963, 3),
     "recipes": (2578, 31),
     "report": (446, 2),
     "search": (613, 5),
     "statistics": (721, 10),
-    "tasks": (2821, 53),
-    "trainers": (6978, 90),
+    "tasks": (2819, 53),
+    "trainers": (6971, 90),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

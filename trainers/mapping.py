@@ -636,7 +636,6 @@ class MappingTrainer:
             keep_scores(folder, self.record, scores, self.examples, self.about_scores)
 
     def _save_vectors(self, folder: Path, vectors_format: VectorsFormat) -> dict[str, str]:
-        """Write the mapped vectors of both languages, in the place of earlier ones."""
         for path in (folder / VECTORS).glob("*"):
             path.unlink()
         written = {}
@@ -736,7 +735,6 @@ def _projection(language_map: LanguageMap | None, direction: str) -> Projection:
 
 
 def _turned(entries: Entries) -> list[tuple[str, str]]:
-    """Return entries with their words in the other order."""
     return [(second, first) for first, second in entries]
 
 

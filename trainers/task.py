@@ -285,7 +285,6 @@ class TaskTrainer(AlignmentTrainer):
         return {"task": self._task_entry(), "intervals": {"before": {}, "after": after}}
 
     def _task_entry(self) -> dict[str, object]:
-        """Return the record's entry of the task, its model, and the origin of the encoder."""
         args, (texts, trained, held_out, scored) = self.args, self._texts()
         selection, chosen = None, dict[str, Examples]()
         if args.chooses:

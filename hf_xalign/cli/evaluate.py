@@ -125,7 +125,8 @@ def run(args: Arguments) -> None:
             scores[stage] = merge_scores(scores[stage], probe.scores(probed[stage, number]))
         del model
     fill_words(scores, pooling)
-    if args.examples:  # written at the end, so that an interrupted command can be run again
+    # Written at the end, so that an interrupted command can be run again.
+    if args.examples:
         fill_words(examples, pooling)
         keep_examples(Path(args.examples), seed, examples, probes, probed)
     record = {"scores": scores}

@@ -108,7 +108,8 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
     # The import sets the threads before torch reads them.
     recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
     line = config.CommandLine(recipe.ARGUMENTS, words, description=recipe.__doc__)
-    if alone:  # other recipes' lines did, before their settings are imported
+    # The lines of other recipes did, before their settings are imported.
+    if alone:
         line.check_files()
     command = [str(FOLDER / f"{method}.py"), *words]
     if accelerate_config is not None:

@@ -33,7 +33,8 @@ from hf_xalign.statistics.examples import ExampleScores
 logger = logging.getLogger(__name__)
 
 Scores = dict[str, dict[str, float]]
-Examples = dict[str, dict[str, ExampleScores]]  # scores of every sentence by language and metric, for significance
+# Scores of every sentence by language and metric, for tests of significance.
+Examples = dict[str, dict[str, ExampleScores]]
 TextVectors = dict[str, dict[str, dict[str, WordVectors]]]  # by language, side and pooling
 Means = dict[str | None, SentenceMeans]  # by language
 
@@ -354,7 +355,8 @@ def _flat_links(
         links = [*row["links"], *(link for link in row.get("all_links") or () if tuple(link) not in ours)]
         kinds += [(False, False)] * len(ours) + [(True, False)] * (len(links) - len(ours))
         sizes = [len(row["source_words"]), len(row["target_words"])]
-        if links:  # a word of another sentence would be scored
+        # Otherwise a word of another sentence would be scored.
+        if links:
             index_pairs(links, f"pair {number} in {row['source_lang']}, links", (sizes[0], sizes[1]))
         if specials:
             links += [sizes, [size + 1 for size in sizes]]

@@ -11,7 +11,7 @@ import gzip
 import logging
 import os
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import IO, NamedTuple, TextIO, cast
 
@@ -198,7 +198,7 @@ def _finite(words: list[str], vectors: np.ndarray, rows: list[int], faults: list
         return _Block(words, vectors, faults)
     for k in np.flatnonzero(~good).tolist():
         faults.append(f"row {rows[k]}: not all fields of {words[k]!r} are finite numbers")
-    return _Block([word for word, use in zip(words, good.tolist()) if use], vectors[good], faults)
+    return _Block(list(compress(words, good.tolist())), vectors[good], faults)
 
 
 def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:

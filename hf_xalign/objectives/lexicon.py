@@ -30,9 +30,8 @@ def entry_cosine(embeddings: torch.Tensor, entries: torch.Tensor) -> torch.Tenso
     return _EntryCosine.apply(embeddings, entries)
 
 
+# Gathers both tokens of the entries at once, and has a sparse gradient, of the used rows alone.
 class _EntryCosine(torch.autograd.Function):
-    """Mean cosine that gathers both tokens of the entries at once, with a sparse gradient."""
-
     @staticmethod
     def forward(ctx: Any, embeddings: torch.Tensor, entries: torch.Tensor) -> torch.Tensor:
         with torch.autocast(embeddings.device.type, enabled=False):

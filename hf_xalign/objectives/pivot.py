@@ -124,6 +124,7 @@ def similarity_change(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
     """
     with torch.autocast(now.device.type, enabled=False):
         now, before = (nn.functional.normalize(rows, dim=-1) for rows in at_least_float32(now, before))
+        # The cosines of two rows are one number, which has no variance. The result needs a graph all the same.
         if len(now) < 3:
             return now.sum(-1) * 0.0
         others = ~torch.eye(len(now), dtype=torch.bool, device=now.device)

@@ -42,6 +42,7 @@ def sentence_infonce(
     with torch.autocast(source.device.type, enabled=False):
         source, target = at_least_float32(source, target)
         logits = (source / temperature) @ target.T
+        # A pair stays its own candidate.
         if pairs is not None:
             logits = logits.masked_fill((pairs.unsqueeze(1) == pairs).fill_diagonal_(False), float("-inf"))
         partners = torch.arange(len(source), device=source.device)
@@ -168,7 +169,8 @@ class SentenceTeacher(Distance):
 
     name: ClassVar[str] = "teacher"
     reads: ClassVar[tuple[Read, ...]] = ("sentences",)
-    size: int | None = field(default=None, init=False, repr=False)  # of the teacher's vectors, set from the pairs
+    # Of the teacher's vectors, set from the pairs.
+    size: int | None = field(default=None, init=False, repr=False)
     _mapped: bool = field(default=False, init=False, repr=False)
 
     @property

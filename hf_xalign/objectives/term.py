@@ -147,8 +147,10 @@ class Term(ABC):
 
     name: ClassVar[str]
     reads: ClassVar[tuple[Read, ...]] = ()
-    gathers: ClassVar[bool] = False  # the sum is over the items of all processes, as in a contrast
-    one_layer: ClassVar[bool] = False  # the term compares vectors of one layer
+    # The sum is over the items of all processes, as in a contrast.
+    gathers: ClassVar[bool] = False
+    # The term compares vectors of one layer.
+    one_layer: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check(self)
@@ -228,6 +230,7 @@ class Objective(Sequence[Term]):
             raise InputError(f"objective: two terms are called {double[0]}. Give one of the classes another `name`.")
         kept = [term.kept for term in self._terms if term.kept]
         sides, words = {side for side, _ in kept}, {words for _, words in kept if words != "linked"}
+        # f0 is computed once, and all terms read it.
         if len(sides) > 1 or len(words) > 1:
             raise InputError(
                 "objective: the terms read f0 of different words "

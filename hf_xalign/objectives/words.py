@@ -84,15 +84,15 @@ def word_infonce(
     if groups is None:
         left_out = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
     else:
+        # The partner stays a candidate, although it is a word of the same pair.
         pair = groups.repeat(2)
         left_out = (pair.unsqueeze(1) == pair).scatter(1, partners.unsqueeze(1), False)
     logits = logits.masked_fill(left_out, float("-inf"))
     return nn.functional.cross_entropy(logits, partners, reduction="none")
 
 
+# X X^T with the gradient (G + G^T) X in one matrix product; autograd would compute two.
 class _Gram(torch.autograd.Function):
-    """X X^T with the gradient (G + G^T) X in one matrix product; autograd would compute two."""
-
     @staticmethod
     def forward(ctx: Any, vectors: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(vectors)

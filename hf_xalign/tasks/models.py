@@ -165,11 +165,7 @@ def _label_names(config: PreTrainedConfig) -> tuple[str, ...]:
 
 
 def name_labels(model: PreTrainedModel, task: Task) -> None:
-    """Name the labels of a model's head after the task's, if they have no names.
-
-    Raises:
-        InputError: the model has no head, a head for another kind of task, or one for other labels or another order.
-    """
+    """Name the labels of a model's head after the task's, if they have no names; refuse a head that does not fit."""
     base = base_of(model)
     class_name, config = type(base).__name__, base.config
     advice = "load the encoder with hf_xalign.tasks.load_task_model, which adds a new head"

@@ -286,7 +286,8 @@ class QuestionTask(Task):
 output = model(**tokens)
 start, end = output.start_logits.argmax().item(), output.end_logits.argmax().item()
 answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
-    max_length: ClassVar[int] = 384  # as in the scripts for SQuAD: most paragraphs are one window
+    # As in the scripts for SQuAD: most paragraphs are one window.
+    max_length: ClassVar[int] = 384
     metric: Literal["qa_f1", "exact_match"] = "qa_f1"
     overlap: int = setting(128, least=0)
     max_question_tokens: int = setting(64, least=1)
@@ -336,7 +337,8 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
             )
         sample = examples.rows.select(range(0, len(examples), -(-len(examples) // 200)))  # at most 200 rows
         for name in ("question", "context"):
-            texts = [text[:500] for text in sample[name]]  # a book says no more than its first page
+            # A book says no more than its first page.
+            texts = [text[:500] for text in sample[name]]
             check_vocabulary(tokenizer, texts, sample[0][f"{name}_lang"], f"{examples.name}, {name}")
         # XLM-R puts it before some words as a separate token.
         mark = tokenizer.convert_tokens_to_ids("▁")

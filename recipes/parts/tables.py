@@ -198,9 +198,9 @@ class Table:
             elif "correlate" in names:
                 values[column] = self.correlation(row, seeds, names.get("statistic", "rho"))
             elif names.get("mean") or names.get("sum"):
-                others = [value for value in values.values() if value is not None]
+                others = list(values.values())
                 share = len(others) if names.get("mean") else 1
-                values[column] = sum(others) / share if others and len(others) == len(values) else None
+                values[column] = sum(others) / share if others and None not in others else None
             elif "setting" in names and "step" in names:
                 values[column] = setting(self.paper.commands(names["step"], names | {"seed": 0})[-1], names["setting"])
             else:

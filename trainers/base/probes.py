@@ -89,9 +89,6 @@ def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[P
         items: such as `pos:tags en=train.jsonl en=test.jsonl de=test.jsonl`, where `name:column` names the labels'
             column, or `pos builtin:en builtin:en builtin:de`.
         max_examples: largest number of examples of a test.
-
-    Raises:
-        InputError: a name or a file is missing, or a file is malformed.
     """
     groups: list[list[str]] = []
     for item in items:

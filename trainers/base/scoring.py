@@ -125,7 +125,6 @@ class ScoringTrainer(SavingTrainer):
         return self.args.formula(self.objective)
 
     def _has_scores(self) -> bool:
-        """Return whether the run has text to be scored on."""
         return self.eval_dataset is not None
 
     def text_entries(self) -> Record:

@@ -21,6 +21,7 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import map_rows
 from hf_xalign.checks import check_lengths
+from hf_xalign.data.arrow import column_array
 from hf_xalign.data.parallel import Table, check_columns
 from hf_xalign.data.readers import Record
 from hf_xalign.errors import InputError, explained
@@ -120,7 +121,7 @@ def gather_groups(dataset: Dataset) -> Dataset:
     """
     dataset = check_columns(dataset, [GROUP], "the dataset", "Keep it when tokenizing.")
     columns = [name for name in dataset.column_names if name != GROUP]
-    groups = np.asarray(dataset.with_format("numpy", columns=[GROUP])[:][GROUP])
+    groups = column_array(dataset, GROUP)
     starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])) if len(groups) else np.zeros(0, dtype=np.int64)
     group_ids, counts = np.unique(groups[starts], return_counts=True)
     if (counts > 1).any():
@@ -177,12 +178,14 @@ def _gather(table: pa.Table, groups: Sequence[int], *, dataset: Dataset, bounds:
 def _check_text(columns: Record, where: str, spans: Sequence[str]) -> None:
     """Check that the first column has text, and that the answers are at their offsets in it."""
     name, text = next(iter(columns.items()))
-    for answer, start in (span for column in columns.keys() & spans for span in answer_spans(columns[column])):
-        if not stands_at(text, answer, start):
-            raise InputError(
-                f"{where}{name} has {text[max(start, 0) : start + len(answer)]!r} at offset {start}, not the answer "
-                f"{answer!r}. Correct the offset or remove the row."
-            )
+    for column in columns.keys() & spans:
+        for answer, start in answer_spans(columns[column]):
+            if not stands_at(text, answer, start):
+                found = text[max(start, 0) : start + len(answer)]
+                raise InputError(
+                    f"{where}{name} has {found!r} at offset {start}, not the answer {answer!r}. Correct the offset or "
+                    "remove the row."
+                )
 
 
 def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]:

@@ -37,8 +37,6 @@ _OFFSET = {
     *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "ibert"),
     *("luke", "longformer", "data2vec-text", "lilt", "markuplm", "esm"),
 }
-
-
 State = dict[str, Any]  # arguments of a tokenizer, or what one of its parts saves
 
 
@@ -130,7 +128,6 @@ def _encodings(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], limit: int
 ) -> Iterator[tuple[Encoding, Sequence[str]]]:
     """Yield encodings with their sentences, made a few at a time: an encoding takes about 100 bytes for each token."""
-
     limited: State = {"truncation": True, "max_length": limit} if limit < 10**9 else {}
 
     def encode(chunk: Sequence[Sequence[str]]) -> list[Encoding]:

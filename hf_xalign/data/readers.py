@@ -724,7 +724,7 @@ def read_aligned(source: Path, target: Path, source_lang: str | None, target_lan
             )
         yield from enumerate(({"source": left_ids[key], "target": right_ids[key]} for key in shared), 1)
         return
-    sources, targets = ((text for _, text in side) for side in (left_side, right_side))
+    sources, targets = iter(left_side), iter(right_side)
     for row, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
         if left is None or right is None:
             longer = row + sum(1 for _ in (targets if left is None else sources))
@@ -733,7 +733,7 @@ def read_aligned(source: Path, target: Path, source_lang: str | None, target_lan
                 f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row} has no partner. "
                 "Line-aligned files need the same number of lines."
             )
-        yield row, {"source": left, "target": right}
+        yield row, {"source": left[1], "target": right[1]}
 
 
 def _by_id(side: Iterable[tuple[Any, str]]) -> dict[Any, str]:

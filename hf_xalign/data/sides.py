@@ -87,7 +87,7 @@ def fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: 
 
 def _fault_of_words(sources: set[str], targets: set[str], source_lang: str, target_lang: str) -> str | None:
     """Return what function words tell against the languages of the two sides."""
-    source, target = ([word for text in side for word in text.lower().split()] for side in (sources, targets))
+    source, target = (" ".join(side).lower().split() for side in (sources, targets))
     pivot = likely_language(target_lang).language
     in_source = sum(map(_FUNCTION_WORDS.get(pivot, set[str]()).__contains__, source))
     in_target = {code: sum(map(known.__contains__, target)) for code, known in _FUNCTION_WORDS.items()}

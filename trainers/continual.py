@@ -52,9 +52,8 @@ def second_pass(
 ) -> Iterator[list[list[torch.Tensor]]]:
     """Run `inputs`, if any, through the encoder of `model` (not compiled) at the end of each forward in this context.
 
-    So each batch keeps its own padding, and a wrapper such as DDP sees one forward. The dropout of the second batch
-    has its own `seed`, and the random state is restored afterwards. Without `dropout`, the second batch has no dropout
-    and no gradient checkpointing.
+    The dropout of the second batch has its own `seed`, and the random state is restored afterwards. Without `dropout`,
+    the second batch has no dropout and no gradient checkpointing.
 
     Yields a list that receives the hidden states of each pass: float (rows, width, dim) of each of `layers`.
     """
@@ -74,6 +73,7 @@ def second_pass(
             finally:
                 encoder.train(training)
 
+    # By a hook, so that each batch keeps its own padding, and a wrapper such as DDP sees one forward.
     with contextlib.ExitStack() as stack:
         if inputs:
             stack.callback(model.register_forward_hook(read).remove)

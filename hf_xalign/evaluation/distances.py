@@ -215,8 +215,7 @@ def grid_of(
 ) -> dict[str, object]:
     """Summarize distances of several stages, measured on the same text.
 
-    Histograms of one language share their edges, so that a contracting space is visible. `found` maps stage names to
-    results of [`word_distances`] in the order of the rows, `stages` maps them to encoders.
+    `found` maps stage names to results of [`word_distances`] in the order of the rows, `stages` maps them to encoders.
 
     Returns:
         In JSON types: `stages`, `languages`, `layers`, `measures`, `pooling`, `seed`, `bins` and `cells`. Each cell
@@ -228,6 +227,7 @@ def grid_of(
     cells: list[dict[str, object]] = []
     for language, layer, measure in product(languages, layers, MEASURES):
         column = {stage: distances[language][layer][measure] for stage, distances in found.items()}
+        # Histograms of one language share their edges, so that a contracting space is visible.
         edges = np.histogram_bin_edges(np.concatenate(list(chain.from_iterable(column.values()))), bins)
         for stage, distances in column.items():
             cell: dict[str, object] = {"stage": stage, "language": language, "layer": layer, "measure": measure}

@@ -1,7 +1,4 @@
-"""Draw PNG figures by matplotlib, the optional extra `plots`.
-
-pyplot is not used, because it would choose a backend and register figures for the whole process.
-"""
+"""Draw PNG figures by matplotlib, the optional extra `plots`."""
 
 from __future__ import annotations
 
@@ -60,6 +57,7 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    # Not by pyplot, which would choose a backend and register figures for the whole process.
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure

@@ -491,10 +491,9 @@ def score_sentences(
 
     The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are those
     of [`~hf_xalign.evaluation.vectors.encode_sentences`], by default `mean` and `cls`, or `mean` and `last` for a
-    causal model. Pairs that repeat a text of an earlier pair are skipped, because one of two equal candidates would
-    always count as wrong. Sentences in `means` of [`text_vectors`], of the same layer, are not encoded again for the
-    pooling `mean`. Other arguments, also `batch_size`, `max_length` and `dtype`, are those of
-    [`~hf_xalign.evaluation.scores.score_retrieval`].
+    causal model. Pairs that repeat a text of an earlier pair are skipped. Sentences in `means` of [`text_vectors`], of
+    the same layer, are not encoded again for the pooling `mean`. Other arguments, also `batch_size`, `max_length` and
+    `dtype`, are those of [`~hf_xalign.evaluation.scores.score_retrieval`].
 
     Returns:
         `{language: {metric: value}}`. For each pooling `p`, fractions in [0, 1]: `sentence_p` (mean of both
@@ -508,6 +507,7 @@ def score_sentences(
             raise InputError(f"row {empty}: {column} is empty. Remove the pair.")
     poolings = poolings or ("mean", "last" if reads_forward(model) else "cls")
     device = next(model.parameters()).device
+    # One of two equal candidates would always count as wrong.
     dataset = dataset.select(_distinct_pairs(dataset))
     vectors: dict[str, dict[str, dict[SentencePooling, Tensor]]] = {}
     for side, code, texts, places in side_texts(dataset):

@@ -1,8 +1,4 @@
-"""Load an encoder without its pooler and heads, and save it together with these weights, unchanged.
-
-Without them, transformers would initialize them at random when it loads the saved folder, and a comparison with the
-raw encoder on a task would be unfair.
-"""
+"""Load an encoder without its pooler and heads, and save it together with these weights, unchanged."""
 
 from __future__ import annotations
 
@@ -169,6 +165,8 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
     The prefix is "" or for example "bert."; the weights, by name, are those of the pooler, the MLM head and so on. If
     the embeddings were resized, those with a row for each token are too.
     """
+    # Without them, transformers would initialize them at random when it loads the saved folder, and a comparison with
+    # the raw encoder on a task would be unfair.
     present, files = published_names(model, model.state_dict()), _checkpoint_files(model)
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
     size = cast(torch.Tensor, model.get_input_embeddings().weight).shape

@@ -40,9 +40,8 @@ class ProjectionHead(nn.Module):
 class SentenceHead(ProjectionHead):
     """Projection head of sentences: z = W2 ReLU(W1 h), d -> d -> `size`, no biases (PPA eq. 2).
 
-    With `normalize="before"`, as published, h has length 1 and z any length, so the logits z_q . z_k / T are not
-    cosines: with new weights they differ by a fraction of 1, and training W has to spread them. With `"after"`, as in
-    MoCo and SimCLR, z has length 1. The head computes in the precision of its weights, without autocast.
+    With `normalize="before"`, as published, h has length 1; with `"after"`, as in MoCo and SimCLR, z has. The head
+    computes in the precision of its weights, without autocast.
     """
 
     def __init__(self, hidden_size: int, size: int = 300, *, normalize: Normalize = "before"):
@@ -53,6 +52,8 @@ class SentenceHead(ProjectionHead):
         """Project float (..., hidden_size) to (..., size)."""
         with torch.autocast(vectors.device.type, enabled=False):
             vectors = vectors.to(self.hidden.weight.dtype)
+            # Then z has any length, so the logits z_q . z_k / T are not cosines: with new weights they differ by a
+            # fraction of 1, and training W has to spread them.
             if self.normalize == "before":
                 return super().forward(nn.functional.normalize(vectors, dim=-1))
             return nn.functional.normalize(super().forward(vectors), dim=-1)
@@ -73,10 +74,6 @@ class KeyQueue(nn.Module):
     Buffers: `keys` float32 (size, dim); `pairs` int64 (size,), the index in the corpus of the pair of each key,
     [`EMPTY`] or [`RANDOM`]; `pointer` int64 (), the next slot to write; `filled` int64 (), the number of slots with
     the key of a pair.
-
-    With `start="empty"`, a slot becomes a negative when it gets a key, so the loss rises from 0 while the queue fills.
-    With `"random"`, as in MoCo and PPA, slots hold Gaussian vectors of length 1, equal on all processes, until keys
-    replace them.
     """
 
     keys: torch.Tensor
@@ -86,6 +83,9 @@ class KeyQueue(nn.Module):
 
     def __init__(self, size: int, dim: int, *, start: QueueStart = "empty", seed: int = 0):
         super().__init__()
+        # From an empty start, a slot becomes a negative when it gets a key, so the loss rises from 0 while the queue
+        # fills. Else, as in MoCo and PPA, slots hold Gaussian vectors of length 1, equal on all processes, until keys
+        # replace them.
         keys = torch.zeros(size, dim)
         if start == "random":
             generator = torch.Generator().manual_seed(seed)

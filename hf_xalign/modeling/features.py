@@ -46,8 +46,7 @@ _ROWS = 10_000  # rows of the dataset in memory at a time
 class FeaturePlan:
     """The distinct sentences of the cached sides, longest first, and which of their words are stored.
 
-    Sentences are ordered by length, then by a hash of their content, so that neither the order of the dataset nor
-    repeated pairs change the cache. [CLS] and [SEP] follow the words of each sentence as two more words.
+    [CLS] and [SEP] follow the words of each sentence as two more words.
 
     Attributes:
         sentence: for each cached side int64 (pairs,), the sentence of each pair.
@@ -135,6 +134,8 @@ def plan_features(
     for side in sides:
         hashed += map(_keys, arrow.select_columns([f"{side}_ids", f"{side}_starts", f"{side}_ends"]).iter(_ROWS))
     keys, tokens, words = map(np.concatenate, zip(*hashed))
+    # Sentences are ordered by length, then by a hash of their content, so that neither the order of the dataset nor
+    # repeated pairs change the cache.
     distinct, first_pair, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(-tokens[first_pair], kind="stable")
     rank = np.empty(len(order), dtype=np.int64)

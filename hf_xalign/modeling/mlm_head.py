@@ -48,8 +48,7 @@ class MaskedLMHead(nn.Module):
         """Return the sum of the cross entropies of the masked tokens, a float32 scalar that has one backward pass.
 
         The loss of the paper is this sum, over micro-batches and processes, divided by the number of masked tokens of
-        the optimizer step. Under autocast the product with E is in the autocast dtype, as in transformers; softmax and
-        loss are always in float32.
+        the optimizer step.
 
         `hidden` is the encoder's last layer, float (B, T, d); `positions` int64 (M,) are indices of the masked tokens
         into the flattened tokens, `labels` int64 (M,) the original tokens, and `embeddings` float (vocabulary, e) the
@@ -144,8 +143,8 @@ def tied_cross_entropy(
 ) -> torch.Tensor:
     """Return the sum over rows of -log softmax(E v + c)[label], with bounded memory.
 
-    Gradients are computed in the forward pass, with the logits of one part of the rows at a time. v float (M, e), E
-    float (vocabulary, e), c float (vocabulary,) or None, labels int64 (M,). The float32 scalar has one backward pass.
+    v float (M, e), E float (vocabulary, e), c float (vocabulary,) or None, labels int64 (M,). The float32 scalar has
+    one backward pass.
     """
     return _TiedCrossEntropy.apply(vectors, embeddings, bias, labels, torch.is_grad_enabled())
 
@@ -160,9 +159,11 @@ class _TiedCrossEntropy(torch.autograd.Function):
         labels: torch.Tensor,
         differentiate: bool,
     ) -> torch.Tensor:
+        # The product with E is in the autocast dtype, as in transformers; softmax and loss are always in float32.
         device_type = vectors.device.type
         autocast = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else torch.float32
         with torch.autocast(device_type, enabled=False):
+            # Gradients are computed here, while the logits of a part of the rows are in memory.
             needs_grad = ctx.needs_input_grad[:3] if differentiate else (False, False, False)
             grads = [
                 torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and needed else None

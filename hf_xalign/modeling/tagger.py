@@ -57,8 +57,8 @@ class LinearChainCRF(nn.Module):
     s(x, y) = start[y_1] + end[y_n] + sum_t emissions[t, y_t]
               + sum_{t > 1} transitions[y_{t-1}, y_t] + pairwise[t - 1, y_{t-1}, y_t].
 
-    Computation is in log space and at least float32, also under autocast. The only loop is over words. A mask is True
-    up to a sentence's length; everything after it is ignored. A sentence without words has probability 1.
+    Computation is in log space and at least float32. A mask is True up to a sentence's length; everything after it is
+    ignored. A sentence without words has probability 1.
 
     `constraint` forbids tag sequences in training and decoding; every tag must remain reachable.
     """

@@ -7,8 +7,7 @@ are close to many others (hubs):
 
 r(x) is the mean cosine of x and its k nearest y, and r(y) that of y and its k nearest x. One matrix answers both
 directions: the largest values of its rows and columns give r, and the largest values of cos(x, y) - r(x)/2 - r(y)/2
-are the nearest neighbours. A band of its rows is in memory at a time. All bands are kept for the second pass if they
-fit into 512 MiB, else the product is computed twice.
+are the nearest neighbours.
 
 The ratio margin (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", equation 2) divides by the same
 means instead: cos(x, y) / ((r(x) + r(y)) / 2).
@@ -94,6 +93,8 @@ def nearest_neighbours(
         if legacy:
             return _legacy(source, target, k)
         source, target = unit_rows(source, "source"), unit_rows(target, "target")
+        # A band of rows is in memory at a time. All bands are kept for the second pass if they fit into 512 MiB, else
+        # the product is computed twice.
         kept: list[tuple[slice, Tensor]] = []
         means = None
         if similarity != "cosine":

@@ -217,7 +217,7 @@ labels = [model.config.id2label[found[place]] for place in first]"""
         encoded = tokenize_words(tokenizer, sentences, limit)
         empty = _empty_words(encoded, limit)
         if empty:
-            sentences = [list(words) for words in sentences]
+            sentences = list(map(list, sentences))
             for row, word in empty:
                 sentences[row][word] = str(tokenizer.unk_token)
             encoded = tokenize_words(tokenizer, sentences, limit)

@@ -755,7 +755,11 @@ def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
     """Return the sentences of a file of one language with their ids (None without ids); plain text is a stream."""
     suffix = file_format(path)
     if suffix == ".conllu":
-        return [(None, _join_words(sentence)) for _, sentence in read_conll(path)]
+        joined = [_join_words(sentence) for _, sentence in read_conll(path)]
+        ids, texts = _comments(path, "sent_id"), _comments(path, "text")
+        # The words of a contraction stand apart (`zu dem` for `zum`), so text as it was written comes first.
+        written = texts if len(texts) == len(joined) else joined
+        return list(zip(ids if len(ids) == len(joined) else [None] * len(joined), written, strict=True))
     if suffix in (".xml", ".sgm", ".sgml"):
         found = [((document, number), text) for document, _, _, number, text in _segments_of(path)]
         if not found:
@@ -821,6 +825,12 @@ def _test_set(path: Path) -> Rows:
         )
     said = {"source_lang": languages["src"], "target_lang": languages["ref"]}
     yield from enumerate(({"source": pair["src"], "target": pair["ref"], **said} for pair in pairs), 1)
+
+
+def _comments(path: Path, name: str) -> list[str]:
+    """Return the values of the comments `# name = value` of a CoNLL-U file."""
+    comments = (line[1:].partition("=") for _, line in read_lines(path) if line.startswith("#"))
+    return [value.strip() for key, _, value in comments if key.strip() == name]
 
 
 def _join_words(sentence: Mapping[str, list[str]]) -> str:

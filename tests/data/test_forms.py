@@ -50,14 +50,18 @@ def parquet(texts):
     return buffer.getvalue()
 
 
-def treebank(texts):
-    """Return trees of CoNLL-U whose last word, a full stop, is not parted from the word before."""
+def treebank(texts, ids=None):
+    """Return trees of CoNLL-U whose last word, a full stop, is not parted from the word before.
+
+    With `ids`, comments hold them and the text as it was written, and the words are in capital letters.
+    """
     sentences = []
-    for text in texts:
-        *words, last = text.removesuffix(".").split()
+    for number, text in enumerate(texts):
+        *words, last = (text.upper() if ids else text).removesuffix(".").split()
         misc = [*((word, "_") for word in words), (last, "SpaceAfter=No"), (".", "_")]
         rows = (f"{n}\t{word}\t_\tX\t_\t_\t0\troot\t_\t{glued}" for n, (word, glued) in enumerate(misc, 1))
-        sentences.append("\n".join(rows) + "\n")
+        comments = f"# sent_id = {ids[number]}\n# text = {text}\n" if ids else ""
+        sentences.append(comments + "\n".join(rows) + "\n")
     return "\n".join(sentences)
 
 
@@ -129,6 +133,10 @@ FORMS = {
     "flores as json": {"a.json": f"[{records(DE).strip().replace(chr(10), ',')}]", "b.jsonl": records(EN)},
     "flores as parquet": {f"{side}.parquet": parquet(texts) for side, texts in (("a", DE), ("b", EN))},
     "treebanks": {f"{side}.conllu": treebank(texts) for side, texts in (("a", DE), ("b", EN))},
+    "treebanks in another order": {
+        "a.conllu": treebank(DE, ids=["n1", "n2"]),
+        "b.conllu": treebank(EN[::-1], ids=["n2", "n1"]),
+    },
     "iwslt": {"a.xml": segments(DE), "b.xml": segments(EN)},
     "wmt22": {"a.xml": both_sides(EN, DE)},
     "newstest": {"a.sgm": segments(DE), "b.sgm": segments(EN)},

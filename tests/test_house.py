@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1600, 22),
     "core": (2838, 53),
-    "data": (6992, 132),
+    "data": (6979, 132),
     "evaluation": (1988, 17),
     "explore": (325, 3),
     "hub": (381, 11),

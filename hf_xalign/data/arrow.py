@@ -140,9 +140,6 @@ def open_work(folder: Path, identity: str) -> Iterator[Path]:
 
     The work folder keeps the files of a killed run with the same `identity`, and is removed when the block is done;
     files and shards of other runs are removed. A block that fails before any work is done leaves no new folder behind.
-
-    Raises:
-        InputError: the folder cannot be made, another run writes there, or it holds other Parquet files.
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     hold_folder(folder)

@@ -152,12 +152,7 @@ _BLOCKS_AT_ONCE = 1 << 18  # bounds the working memory of dequantisation to some
 
 
 def resolve_model(name_or_path: str) -> str:
-    """Return the folder of a built-in encoder (`builtin`, `builtin:minilm`); other names are returned unchanged.
-
-    Raises:
-        InputError: the name is a path without a folder, there is no built-in encoder of that name, or its package is
-            not installed.
-    """
+    """Return the folder of a built-in encoder (`builtin`, `builtin:minilm`); other names are returned unchanged."""
     check_models([name_or_path], whole=False)
     builtin = find_builtin(name_or_path)
     return str(builtin_encoder(builtin)) if builtin else name_or_path

@@ -235,10 +235,6 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
 
     A dataset with `source` and `target` keeps all columns; its languages are added as columns, English as the pivot
     by default. The columns of other datasets are found as those of files are.
-
-    Raises:
-        InputError: `data` is not a dataset, a text is null or no string, its columns are not found, or it has a
-            language column already.
     """
     dataset = check_dataset(data, name)
     if _is_named_otherwise(dataset, target_lang):
@@ -282,10 +278,7 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
         return pairs
 
     def renamed(batch: dict[str, list[str]]) -> dict[str, list[str]]:
-        one_code = {}
-        for column in columns:
-            one_code[column] = [codes[code] for code in batch[column]]
-        return one_code
+        return {column: list(map(codes.__getitem__, batch[column])) for column in columns}
 
     return map_rows(pairs, renamed, desc="Reading languages")
 

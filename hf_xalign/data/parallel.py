@@ -48,11 +48,7 @@ def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str
 
 
 def check_labelled(rows: Any, what: str) -> Dataset:
-    """Return labelled words (`tokens`, `labels`) or texts (`text_a`, `label`) as Python values.
-
-    Raises:
-        InputError: there are none, a column is missing, of another type or null somewhere, or words lack labels.
-    """
+    """Return labelled words (`tokens`, `labels`) or texts (`text_a`, `label`) as Python values."""
     rows = check_dataset(rows, what)
     names = ("tokens", "labels") if "tokens" in rows.column_names else ("text_a", "label")
     check_columns(rows, names, what, "Read the text by read_examples, or rename its columns.")
@@ -75,11 +71,7 @@ def is_by_language(data: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def check_dataset(data: Any, name: str) -> Dataset:
-    """Return a dataset, a table of pandas, Polars or pyarrow, or a list of dicts as a dataset without format.
-
-    Raises:
-        InputError: `data` is something else; the message says how to make it a `datasets.Dataset`.
-    """
+    """Return a dataset, a table of pandas, Polars or pyarrow, or a list of dicts as a dataset without format."""
     if isinstance(data, list) and data and isinstance(data[0], Mapping):
         data = Dataset.from_list([dict(row) for row in data])
     elif hasattr(data, "iterrows"):  # pandas is not imported for this

@@ -94,7 +94,8 @@ def read_lines(
             for row, raw in enumerate(_raw_lines(stream), 1):
                 if len(raw) > _LONGEST_LINE:
                     raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is not text")
-                if row == 1 and b"\0" in raw:  # UTF-16 of English would decode, with NUL in every word
+                # UTF-16 of English would decode, with NUL in every word.
+                if row == 1 and b"\0" in raw:
                     if raw[:2] not in (b"\xff\xfe", b"\xfe\xff") and raw.count(0) * 4 < len(raw):
                         raise InputError(f"{path}, line 1: binary data, not text. Unpack or convert the file.")
                     raise InputError(f"{path}, line 1: UTF-16 or UTF-32, not UTF-8. {_convert('utf-16')}")
@@ -127,7 +128,8 @@ def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
     first = stream.readline(_LONGEST_LINE + 1)
     alone = len(first) <= _LONGEST_LINE and not (first.endswith(b"\n") and stream.read(1))
     if alone and b"\r" in first.rstrip(b"\r\n"):
-        yield from (line + b"\r" for line in first.removesuffix(b"\n").removesuffix(b"\r").split(b"\r"))
+        for line in first.removesuffix(b"\n").removesuffix(b"\r").split(b"\r"):
+            yield line + b"\r"
         return
     stream.seek(0)
     yield from iter(partial(stream.readline, _LONGEST_LINE + 1), b"")
@@ -139,14 +141,16 @@ def _convert(encoding: str) -> str:
 
 def read_jsonl(path: str | Path) -> Rows:
     """Yield `(row, record)` of a JSON Lines file; the record of an empty line is None."""
-    for row, line in read_lines(path, keep_marks=True):  # removing marks would shift the offsets of answers
+    # Removing marks would shift the offsets of answers.
+    for row, line in read_lines(path, keep_marks=True):
         if not line.strip():
             yield row, None
             continue
         try:
             record = json.loads(line)
+            # Half a surrogate pair is valid JSON but not text.
             if "\\ud" in line or "\\uD" in line:
-                json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
+                json.dumps(record, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:  # also a number of thousands of digits
             raise InputError(f"{path}, row {row}: not JSON ({error})") from error
         yield row, _object(record, path, row)
@@ -164,7 +168,8 @@ def _object(record: Any, path: str | Path, row: int) -> Cells:
 def load_json(path: str | Path) -> Any:
     """Return the content of a JSON file, which may be compressed; a file that is not JSON raises an InputError."""
     remedy = "If each line is a record, call the file .jsonl."
-    with content_errors(path, "not JSON", remedy), open_bytes(path) as stream:
+    decoded = explained(f"{path}: not UTF-8", UnicodeDecodeError, advice=f". {_convert('cp1252')}")
+    with content_errors(path, "not JSON", remedy), decoded, open_bytes(path) as stream:
         content = json.loads(stream.read())  # detects UTF-16 and UTF-32 too
         json.dumps(content, ensure_ascii=False).encode()
         return content
@@ -187,9 +192,10 @@ def read_json(path: str | Path) -> Rows:
     if len(splits := [name for name in lists if name in SPLITS]) > 1:
         raise InputError(f"{path}: holds several splits, {', '.join(splits)}. Write each to a file of its own.")
     if columns := _json_columns(lists):
-        yield from enumerate((dict(zip(columns, values)) for values in zip(*columns.values())), 1)
+        for row, values in enumerate(zip(*columns.values()), 1):
+            yield row, dict(zip(columns, values))
         return
-    if not any(isinstance(records, list) for records in lists.values()):
+    if list not in map(type, lists.values()):
         raise InputError(f"{path}: holds no list of rows. Write one, or a row a line and call the file .jsonl.")
     row = 0
     for name, records in lists.items():
@@ -207,7 +213,7 @@ def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
         if not isinstance(values, list) or not values or isinstance(values[0], dict | list):
             return {}
         columns[name] = values
-    return columns if len({len(values) for values in columns.values()}) == 1 else {}
+    return columns if len(set(map(len, columns.values()))) == 1 else {}
 
 
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
@@ -218,9 +224,11 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """
     lines = read_lines(path)
     if file_format(Path(path)) != ".csv":
-        yield from ((row, line.split("\t") if line.strip() else []) for row, line in lines)
+        for row, line in lines:
+            yield row, line.split("\t") if line.strip() else []
         return
     _, first = next(lines, (1, ""))
+    # A quoted cell may hold line breaks, so csv needs the ends of the lines again.
     text = (f"{line}\n" for _, line in itertools.chain([(1, first)], lines))
     excel = _EXCEL.fullmatch(first)
     separator = excel[1] if excel else max(",;\t|", key=first.count)
@@ -281,7 +289,7 @@ def read_parquet(path: Path, select: Callable[[list[str], str], list[str]] | Non
     with open_parquet(path) as file:
         names = _distinct(file.schema_arrow.names, path)
         batches = parquet_batches(file, 1000, names if select is None else select(names, str(path)))
-        yield from enumerate((record for batch in batches for record in batch.to_pylist()), 1)
+        yield from enumerate(itertools.chain.from_iterable(batch.to_pylist() for batch in batches), 1)
 
 
 # Formats in which rows have columns with names.
@@ -341,6 +349,7 @@ def _cells(line: str) -> tuple[str, ...]:
 def _read_conllu(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
     rows: list[tuple[str, ...]] = []
     first = 0
+    # The last sentence may lack the blank line behind it.
     for number, line in itertools.chain(read_lines(path), [(0, "")]):
         if line.startswith("#"):
             continue
@@ -365,7 +374,7 @@ def _are_numbered(sentences: Sequence[Sequence[_Line]]) -> bool:
     longest = 0
     for rows in sentences:
         first = [cells[0] for _, _, cells in rows]
-        words = [cell for cell in first if cell.isdecimal()]
+        words = list(filter(str.isdecimal, first))
         numbers = list(map(str, range(len(words) + 1)))
         if not all(map(_NUMBER.fullmatch, first)) or words not in (numbers[:-1], numbers[1:]):
             return False
@@ -387,7 +396,7 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     lines = list(itertools.chain.from_iterable(blocks))
     is_word = _word_test(lines)
     sentences = [list(filter(is_word, block)) for block in blocks]
-    words = [cells for rows in sentences for _, _, cells in rows]
+    words = [cells for _, _, cells in filter(is_word, lines)]
     if comments := len(lines) - len(words):
         number, line, _ = next(itertools.filterfalse(is_word, lines))
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{comments:,}", number, line[:60])
@@ -434,7 +443,7 @@ def _word_test(lines: Sequence[_Line]) -> Callable[[_Line], bool]:
     A line that begins with `#` is a word if it has the columns and a label of other words, or tabs as they have.
     """
     words = [cells for _, text, cells in lines if not text.startswith("#")]
-    widths, labels = {len(cells) for cells in words}, {OUTSIDE, *(cells[-1] for cells in words)}
+    widths, labels = set(map(len, words)), {OUTSIDE, *(cells[-1] for cells in words)}
     spans = bool(span_parts(labels))
 
     def test(line: _Line) -> bool:
@@ -474,8 +483,9 @@ class Columns:
         """Return the columns that need to be read."""
         names = list(columns)
         pair = self.find(names)
+        # Each row's language may name its column.
         if pair is None and self.source is None and self.source_lang is None and "source_lang" in names:
-            return names  # each row's language may name its column
+            return names
         if pair is None and not {*_NESTED} & {*names}:
             raise self.missing(names, name)
         wanted = {*_NESTED, *SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
@@ -504,9 +514,10 @@ class Columns:
             raise self.missing(flat, where)
         languages = row_languages(record, pair[:2])
         if not languages and not pair.by_language:
-            said = (record[name] for name in forms.OF_ROW if isinstance(record.get(name), str))
-            codes = [code for code in map(find_language, said) if code and not same_language(code, self.target_lang)]
-            languages = {"source_lang": codes[0]} if codes else {}
+            for name in forms.OF_ROW:
+                code = find_language(record[name]) if isinstance(record.get(name), str) else None
+                if not languages and code and not same_language(code, self.target_lang):
+                    languages = {"source_lang": code}
         columns = pair[:2]
         if self._is_turned(languages, where):
             languages = dict(zip(languages, reversed([*languages.values()]), strict=True))
@@ -550,9 +561,11 @@ class Columns:
             inside = self.find(record[objects[0]], source_lang) if len(objects) == 1 else None
             if pair or inside is None or not inside.by_language:
                 return record, pair
-            nested = objects[0]  # `{"sentence": {"de": ..., "en": ...}}`
+            # `{"sentence": {"de": ..., "en": ...}}`
+            nested = objects[0]
         translation: Record = record[nested]
-        if {"language", "translation"} <= translation.keys():  # TranslationVariableLanguages of `datasets`
+        # TranslationVariableLanguages of `datasets`
+        if {"language", "translation"} <= translation.keys():
             texts: dict[str, Any] = {}
             for language, text in zip(translation["language"], translation["translation"], strict=True):
                 texts.setdefault(language, []).append(text)
@@ -593,7 +606,8 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
     for name in forms.DIRECTIONS:
         if name in said and (codes := forms.split_direction(said[name])):
             return dict(zip(forms.LANGUAGES, codes, strict=True))
-    if not {"sl", "tl"} <= said.keys():  # these are languages too: alone, one of them is a column of text
+    # These are languages too: alone, one of them is a column of text.
+    if not {"sl", "tl"} <= said.keys():
         said = {name: value for name, value in said.items() if len(name) > 2}
     found: Cells = {}
     for column, names in forms.LANGUAGES.items():
@@ -644,9 +658,10 @@ def read_file(path: Path, columns: Columns) -> Rows:
             return _test_set(path)
     if suffix in forms.ADVICE:
         raise InputError(f"{path}: {forms.ADVICE[suffix]}.")
-    if "|||" in next((line for _, line in read_lines(path, undecodable="replace")), ""):
+    if "|||" in next(read_lines(path, undecodable="replace"), (1, ""))[1]:
         return _piped(path)
-    if suffix == ".txt" and _has_tabs(path):  # Anki's `deu.txt`
+    # Anki's `deu.txt`
+    if suffix == ".txt" and _has_tabs(path):
         return read_table(path, _headerless(path, columns))
     raise InputError(
         f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet also as "
@@ -655,7 +670,7 @@ def read_file(path: Path, columns: Columns) -> Rows:
 
 
 def _has_tabs(path: Path) -> bool:
-    return "\t" in next((line for _, line in read_lines(path)), "")
+    return "\t" in next(read_lines(path), (1, ""))[1]
 
 
 def _piped(path: Path) -> Rows:
@@ -672,14 +687,15 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     rows = ((row, cells) for row, cells in read_cells(path) if cells)
     row, first = next(rows, (1, []))
     second = next(rows, (0, []))[1]
-    while len(first) == len(second) > 2 and not first[-1] and not second[-1]:  # a tab after the last column
+    # A tab after the last column makes no column.
+    while len(first) == len(second) > 2 and not first[-1] and not second[-1]:
         first, second = first[:-1], second[:-1]
     languages = (columns.source_lang, columns.target_lang)
     form = None if columns.source else forms.find_form(first, *languages)
     pair = columns.find(first)
     # A row with numbers is no header, even if it holds the codes of both languages; and no row repeats its header.
-    codes = [(cell, below) for cell, below in zip(first, second) if pair and cell in pair[:2]]
-    if not columns.source and (any(map(str.isdecimal, first)) or (codes and all(a == b for a, b in codes))):
+    repeats = [cell == below for cell, below in zip(first, second) if pair and cell in pair[:2]]
+    if not columns.source and (any(map(str.isdecimal, first)) or (repeats and all(repeats))):
         pair = None
     # A header is not of the form of its rows.
     if form and (forms.find_form(second, *languages) == form if second else not pair):
@@ -688,7 +704,7 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     if pair:
         columns.announce(pair, f"{path}: row {row} is a header")
         return []
-    numbers = [str(number) for number in range(1, len(first) + 1)]
+    numbers = list(map(str, range(1, len(first) + 1)))
     if {columns.source, columns.target} <= {*numbers}:
         return numbers
     where = f"{path}, row {row} (the header)"
@@ -722,7 +738,8 @@ def read_aligned(source: Path, target: Path, source_lang: str | None, target_lan
                 f"{source} and {target}: no id occurs in both ({ids}), so nothing says which sentences translate each "
                 "other. Write pairs to one file, or remove the ids of line-aligned files."
             )
-        yield from enumerate(({"source": left_ids[key], "target": right_ids[key]} for key in shared), 1)
+        for row, key in enumerate(shared, 1):
+            yield row, {"source": left_ids[key], "target": right_ids[key]}
         return
     sources, targets = iter(left_side), iter(right_side)
     for row, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
@@ -756,9 +773,9 @@ def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
     suffix = file_format(path)
     if suffix == ".conllu":
         joined = [_join_words(sentence) for _, sentence in read_conll(path)]
-        ids, texts = _comments(path, "sent_id"), _comments(path, "text")
+        ids, whole = _comments(path, "sent_id"), _comments(path, "text")
         # The words of a contraction stand apart (`zu dem` for `zum`), so text as it was written comes first.
-        written = texts if len(texts) == len(joined) else joined
+        written = whole if len(whole) == len(joined) else joined
         return list(zip(ids if len(ids) == len(joined) else [None] * len(joined), written, strict=True))
     if suffix in (".xml", ".sgm", ".sgml"):
         found = [((document, number), text) for document, _, _, number, text in _segments_of(path)]
@@ -824,7 +841,8 @@ def _test_set(path: Path) -> Rows:
             f"{path}: not a test set of WMT with <src> and <ref>. Name the files of both sides: A.xml,B.xml"
         )
     said = {"source_lang": languages["src"], "target_lang": languages["ref"]}
-    yield from enumerate(({"source": pair["src"], "target": pair["ref"], **said} for pair in pairs), 1)
+    for row, pair in enumerate(pairs, 1):
+        yield row, {"source": pair["src"], "target": pair["ref"], **said}
 
 
 def _comments(path: Path, name: str) -> list[str]:
@@ -834,8 +852,8 @@ def _comments(path: Path, name: str) -> list[str]:
 
 
 def _join_words(sentence: Mapping[str, list[str]]) -> str:
-    glued = ("SpaceAfter=No" in misc for misc in sentence["misc"])
-    return "".join(word if no_blank else f"{word} " for word, no_blank in zip(sentence["tokens"], glued, strict=True))
+    words = zip(sentence["tokens"], sentence["misc"], strict=True)
+    return "".join(word if "SpaceAfter=No" in misc else f"{word} " for word, misc in words)
 
 
 _LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
@@ -870,13 +888,15 @@ def _tmx(path: Path, columns: Columns) -> Rows:
             nested += count if count > 1 else 0
             segments = {find_language(tag) or tag: text for tag, text in texts.items()}
             seen |= segments.keys()
-            source, target = (closest_language(lang, tuple(segments)) for lang in (source_lang, target_lang))
+            tags = tuple(segments)
+            source, target = closest_language(source_lang, tags), closest_language(target_lang, tags)
             if source and target and source[0] != target[0]:
                 pairs += 1
                 away[source_lang, source[0]] += not source[1]
                 away[target_lang, target[0]] += not target[1]
                 yield units, {"source": segments[source[0]], "target": segments[target[0]]}
-    finally:  # also if the caller stops after the first pairs
+    # Also if the caller stops after the first pairs.
+    finally:
         for (asked, tag), count in (+away).items():
             logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{pairs:,}", tag, asked)
         if nested:
@@ -885,8 +905,8 @@ def _tmx(path: Path, columns: Columns) -> Rows:
             lacking = f"{units - pairs - nested:,} of {units:,} units lack {source_lang} or {target_lang}"
             logger.info("%s: %s and are left out; the file has %s", path, lacking, ", ".join(sorted(seen)))
     if not pairs:
-        tags = ", ".join(sorted(seen)) or "none"
-        raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}. Its languages are {tags}.")
+        has = ", ".join(sorted(seen)) or "none"
+        raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}. Its languages are {has}.")
 
 
 def _units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -907,8 +927,9 @@ def _units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 units += count
                 yield count, _segments(element) if count == 1 else {}
                 element.clear()
+                # Otherwise empty units would pile up in memory.
                 for body in root:
-                    body.clear()  # empty units would pile up in memory
+                    body.clear()
         except (DefusedXmlException, LookupError, ParseError, RecursionError, ValueError) as error:
             raise InputError(
                 f"{path}: this XML cannot be read after unit {units} ({type(error).__name__}: {error}). Save it as "
@@ -917,7 +938,7 @@ def _units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _tag(element: Element) -> str:
-    """Return the name of an element without its namespace."""
+    # ElementTree writes a namespace in braces before the name.
     return element.tag.rpartition("}")[2]
 
 
@@ -964,7 +985,8 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
         if not line.strip():
             continue
         text = clean_text(line)
-        fields = [field.strip() for field in (text.rstrip("\t ").split("\t") if "\t" in text else text.split())]
+        cells = text.rstrip("\t ").split("\t") if "\t" in text else text.split()
+        fields = list(map(str.strip, cells))
         if len(fields) != 2 or not all(fields):
             raise InputError(
                 f"{path}, row {row}: {text!r} does not have two fields. Write the pivot's word (English), a tab and "

@@ -94,9 +94,6 @@ def find_source(
     """Return the form and the files of a source: in the package, on disk, or, if the name can be a Hub id, none.
 
     `source` is a source without language prefix, or paths; `split` is the split of text in the package.
-
-    Raises:
-        InputError: there is no such file, or it is not a regular file.
     """
     name = str(source) if isinstance(source, (str, Path)) else ""
     expanded = os.path.expanduser(name)

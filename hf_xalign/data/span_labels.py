@@ -131,9 +131,6 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
         rows: sentences; `labels` holds one string or class label for each word.
         name: name of the text, for messages.
         place: function that describes the place of a row (from 0), for messages.
-
-    Raises:
-        InputError: labels of spans are mixed with other labels, or several schemes are mixed.
     """
     sentences, label = rows["labels"][:], getattr(rows.features["labels"], "feature", None)
     if label is not None and hasattr(label, "int2str"):

@@ -98,9 +98,6 @@ def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[l
     """Return the words of both sides of a batch of parallel text: its columns `*_words`, and else its text, split.
 
     `blanks` splits text at white space only, as Pharaoh files expect.
-
-    Raises:
-        InputError: the words of a side are not a list of strings, or its text cannot be split.
     """
     sides = []
     for side in ("source", "target"):

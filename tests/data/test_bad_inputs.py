@@ -67,6 +67,7 @@ FILES = {
     "row 2: not one column each for 'de' and 'en' or .*the columns are: 'de', 'fr'": ("p.jsonl", CODES),
     "row 1: source_lang is 'bn' in the row, but 'de'": ("p.jsonl", PAIR[:-2] + ', "source_lang": "bn"}'),
     r"p\.tsv, line 2: not UTF-8 at byte 9": ("p.tsv", b"\xc3\xb6\tb\nc\tgr\xfc\xdf\n"),
+    r"p\.json: not UTF-8: .*position 13.*iconv -f cp1252": ("p.json", '[{"source": "ä"}]'.encode("latin1")),
     r"p\.tsv, line 1: UTF-16 or UTF-32, not UTF-8\. .*iconv -f utf-16 ": ("p.tsv", "ä\tb\n".encode("utf-16")),
     r"p\.tsv\.gz: damaged compressed data": ("p.tsv.gz", gzip.compress(b"a\tb\n" * 9999)[:60]),
     r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx([("fr", "a"), ("en", "b")])),

@@ -40,9 +40,6 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
     """Yield the sentences of a CoNLL-U file; multi-word tokens (`1-2`) and empty nodes (`1.1`) are skipped.
 
     Sentences whose words are withheld (`_`) are left out, and counted in the log.
-
-    Raises:
-        InputError: the file is not CoNLL-U, the words of all sentences are withheld, or a line is malformed.
     """
     if not is_conllu(path):
         raise InputError(f"{path}: not CoNLL-U, whose ten columns hold the trees. Name a .conllu file.")

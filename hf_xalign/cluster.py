@@ -1,9 +1,4 @@
-"""Spread work over processes of this machine by `datasets`, or over a cluster by Ray Data.
-
-Ray Data 2.60 has traps. It keeps the order only with `preserve_order`. Actors that take all cores leave none to the
-other operators and wait for ever. Columns of lists or of arrays of unequal shapes are pickled, and then refused. So
-items and results travel as one column of bytes, and each item is a block of its own.
-"""
+"""Spread work over processes of this machine by `datasets`, or over a cluster by Ray Data."""
 
 from __future__ import annotations
 
@@ -40,16 +35,14 @@ def run_tasks(function: Callable[[int], str], count: int, *, workers: int, desc:
 
 @dataclass
 class _InProcess:
-    """Function of `Dataset.map` whose process ends with its parent.
-
-    Forked processes hold each other's pipes open, so that those of a killed parent would wait for ever.
-    """
+    """Function of `Dataset.map` whose process ends with its parent."""
 
     function: Callable[[int], str]
     parent: int
     watched: bool = False
 
     def __call__(self, row: dict[str, int]) -> dict[str, str]:
+        # Forked processes hold each other's pipes open, so that those of a killed parent would wait for ever.
         if os.getpid() != self.parent and not self.watched:
             self.watched = True
             threading.Thread(target=self._watch, daemon=True).start()
@@ -74,9 +67,6 @@ def run_on_cluster(
 
     Each worker takes a core, and `gpus` GPUs, and makes its own function once, by `make(*arguments)`. The address
     `local` starts Ray on this machine, with `cores` workers or one for each core.
-
-    Raises:
-        InputError: Ray is missing, no cluster answers, or it has no GPU.
     """
     ray = require("ray", "a cluster", "ray")
     with explained(f"no Ray cluster answers at {address}", ConnectionError, ValueError):
@@ -90,7 +80,10 @@ def run_on_cluster(
         available = int(ray.cluster_resources().get(resource, 0))
         if not available:
             raise InputError(f"the Ray cluster at {address} has no {resource} for a worker.")
-        workers = available // gpus if gpus else max(available - 1, 1)  # one core stays free, see above
+        # One core stays free: actors that take all leave none to Ray Data's other operators, and wait for ever.
+        workers = available // gpus if gpus else max(available - 1, 1)
+        # As one column of bytes: Ray Data 2.60 pickles columns of lists or of arrays of unequal shapes, and then
+        # refuses them.
         rows = [{"item": pickle.dumps(item)} for item in items]
         if not rows:
             return

@@ -19,6 +19,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import itertools
 import json
 import re
 import sys
@@ -77,10 +78,7 @@ class CommandLine:
 
     So a misspelt option and a missing file are reported before the imports that take seconds.
 
-    Args: those of [`parse`].
-
-    Raises:
-        InputError: an option or key is unknown; a value has the wrong type or is not allowed; or a file is missing.
+    The arguments are those of [`parse`].
     """
 
     def __init__(
@@ -92,15 +90,19 @@ class CommandLine:
     ) -> None:
         words = list(sys.argv[1:] if argv is None else argv)
         if {"-h", "--help"} & set(words):
-            _Parser([imported(cls) for cls in dataclass_types], True, description=description).print_help()
+            _Parser(list(map(imported, dataclass_types)), True, description=description).print_help()
             raise SystemExit(0)
         if hidden := next((word for word in words if mask_secrets(word) != word), None):
             raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")
         self._types = dataclass_types
-        known = [cls for cls in dataclass_types if not isinstance(cls, str)]
-        late = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
-        names = [name for cls in known for name, hint in _hints(cls).items() if not is_secret(name, hint)]
-        names += [name for name in late if not is_secret_name(name)]
+        known: list[type] = []
+        names: list[str] = []
+        for cls in dataclass_types:
+            if isinstance(cls, str):
+                names += itertools.filterfalse(is_secret_name, _names(cls))
+            else:
+                known.append(cls)
+                names += [name for name, hint in _hints(cls).items() if not is_secret(name, hint)]
         self._made: dict[type | str, Any] = {}
         # Fields that have their value: the first class takes it, because `label_names` are the names of labels in our
         # arguments, and the keys of labels in a batch in transformers'.
@@ -119,7 +121,7 @@ class CommandLine:
                 fault = f"{key} {_NO_TOKENS}" if is_secret_name(key) else unknown
                 raise InputError(f"{location}: {fault}")
         self._make(known)
-        if late:
+        if len(known) < len(dataclass_types):
             self.check_files()
 
     def check_files(self) -> None:
@@ -174,11 +176,7 @@ def imported(cls: type | str) -> type:
 
 
 def parse_command(cls: type, words: Sequence[str], *, prog: str, description: str, epilog: str = "") -> Any:
-    """Return the options of a command of `hf-xalign`.
-
-    Raises:
-        InputError: an unknown option, or a wrong value.
-    """
+    """Return the options of a command of `hf-xalign`."""
     parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
     options, extra = parser.parse_options(words)
     if extra:
@@ -197,19 +195,22 @@ def list_options(dataclass_types: Sequence[type]) -> str:
 
 
 def _names(name: str) -> list[str]:
-    """Return the fields of a dataclass, `module:Class`, read from its source and that of its bases.
-
-    Importing a class of settings takes seven seconds, too long for a message about a mistyped option.
-    """
+    """Return the fields of a dataclass, `module:Class`, read from its source and that of its bases."""
     module, _, cls = name.partition(":")
     spec = importlib.util.find_spec(module)
     assert spec is not None and spec.origin is not None
+    # Importing a class of settings takes seven seconds, too long for a message about a mistyped option.
     body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
-    imports = [node for node in body if isinstance(node, ast.ImportFrom)]
-    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+    homes = {}
+    for node in body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                homes[alias.name] = str(node.module)
     definition = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == cls)
-    fields = [node for node in definition.body if isinstance(node, ast.AnnAssign)]
-    names = [ast.unparse(field.target) for field in fields if not ast.unparse(field.annotation).startswith("ClassVar")]
+    names = []
+    for node in definition.body:
+        if isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("ClassVar"):
+            names.append(ast.unparse(node.target))
     for base in definition.bases:
         if isinstance(base, ast.Name):
             names += _names(f"{homes.get(base.id, module)}:{base.id}")
@@ -276,13 +277,13 @@ class _MismatchError(Exception): ...
 
 
 def _convert(value: object, hint: object) -> Any:
-    """Convert `value` to `hint` or raise `_MismatchError`."""
     origin, members = get_origin(hint) or hint, get_args(hint)
     if origin in (Union, UnionType):
         # `SchedulerType | str` means the enum: keep the text, but check it against the enum.
         enums = [m for m in members if _is_enum(m)]
         if enums and isinstance(value, str):
             return _convert(value, enums[0]).value
+        # The value's own type is first, so that 1 stays whole where a type allows both numbers.
         for member in sorted(members, key=lambda m: m is not type(value)):
             with contextlib.suppress(_MismatchError):
                 return _convert(value, member)
@@ -317,19 +318,25 @@ def _is_enum(hint: object) -> TypeGuard[type[Enum]]:
 def _members(hint: object) -> tuple[object, ...]:
     """Return the alternatives of a union, and the item types of its lists."""
     alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    items = [item for member in alternatives if get_origin(member) is list for item in get_args(member)]
-    return (*alternatives, *(member for item in items for member in _members(item)))
+    members = list(alternatives)
+    for alternative in alternatives:
+        if get_origin(alternative) is list:
+            members += _members(*get_args(alternative))
+    return tuple(members)
 
 
 def _choices(hint: object) -> list[str]:
     """Return the words that the Literals and Enums of a hint allow."""
-    members = _members(hint)
-    literals = [str(choice) for m in members if get_origin(m) is Literal for choice in get_args(m)]
-    return literals + [str(choice.value) for m in members if _is_enum(m) for choice in m]
+    words: list[str] = []
+    for member in _members(hint):
+        if get_origin(member) is Literal:
+            words += map(str, get_args(member))
+        elif _is_enum(member):
+            words += [str(choice.value) for choice in member]
+    return words
 
 
 def _describe(hint: object) -> str:
-    """Describe a type hint in words."""
     if _choices(hint):
         return "one of " + ", ".join(_choices(hint))
     origin, members = get_origin(hint) or hint, get_args(hint)
@@ -349,9 +356,6 @@ def packaged_file(name: str, kind: str, option: str) -> Path:
         name: path, or name with or without `.yaml`.
         kind: folder, `configs` or `accelerate`.
         option: option or line that names the file, for the error.
-
-    Raises:
-        InputError: there is no such file in either place.
     """
     if (path := Path(name)).exists():
         return path
@@ -384,7 +388,8 @@ def _read_yaml(path: Path) -> dict[str, tuple[object, str]]:
         text = path.read_text(encoding="utf-8")
         fields: dict[str, tuple[object, str]] = {}
         try:
-            loader = yaml.SafeLoader(text)  # which looks for characters that YAML does not allow
+            # In this block too, because it refuses characters that YAML does not allow.
+            loader = yaml.SafeLoader(text)
             root = loader.get_single_node()
             if root is not None and not isinstance(root, yaml.MappingNode):
                 raise InputError(f"{path}:{root.start_mark.line + 1}: expected lines of the form 'field: value'")
@@ -454,7 +459,7 @@ class _Parser(ArgumentParser):
         for cls in types:
             fields, hints = {f.name: f for f in dataclasses.fields(cls)}, _hints(cls)
             # Subclasses first, each in its own order.
-            for name in dict.fromkeys(name for owner in cls.__mro__ for name in inspect.get_annotations(owner)):
+            for name in dict.fromkeys(itertools.chain(*map(inspect.get_annotations, cls.__mro__))):
                 if name not in hints or is_secret(name, hints[name]):
                     continue
                 owner = _owner(cls, name)
@@ -536,7 +541,6 @@ def _argparse_options(hint: object) -> dict[str, Any]:
 
 
 def _option_value(name: str, words: object, hint: object) -> object:
-    """Return the value of an option, of its type."""
     return coerce(_from_words(words, hint, f"--{name}"), hint, f"--{name}")
 
 

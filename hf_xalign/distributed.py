@@ -38,6 +38,7 @@ def gather_rows(rows: torch.Tensor) -> torch.Tensor:
     gathered = [torch.empty_like(padded) for _ in range(processes)]
     dist.all_gather(gathered, padded)
     gathered = [padded_rows[:size] for padded_rows, size in zip(gathered, sizes, strict=True)]
+    # What was gathered has no gradient.
     gathered[dist.get_rank()] = rows
     return torch.cat(gathered)
 
@@ -71,6 +72,7 @@ def shard_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
+    # No rank is the source: each process cuts its part from its own copy, and nothing is sent.
     return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
 
 
@@ -90,5 +92,6 @@ def _is_sharded_tensor(tensor: torch.Tensor) -> TypeGuard[DTensor]:
 
 
 def _imported(module: str, name: str) -> type | tuple[()]:
-    """Return a class of torch, or () if its module is not imported, which takes 0.7 s and fails in some builds."""
+    """Return a class of torch, or () if its module is not imported yet."""
+    # To import one takes 0.7 s, and fails in some builds of torch.
     return getattr(sys.modules.get(module), name, ())

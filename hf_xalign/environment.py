@@ -39,17 +39,17 @@ def git_state() -> dict[str, str | bool] | None:
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+
     try:
-        commit, changes = (
-            subprocess.run(
-                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=30
-            )
-            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        )
+        commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError) as error:
         logger.warning("the record has no commit: git could not read the checkout (%s)", error)
         return None
-    return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
+    return {"commit": commit, "dirty": bool(changes)}
 
 
 def is_first_process() -> bool:

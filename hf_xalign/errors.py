@@ -39,7 +39,8 @@ class InputError(ValueError):
 
     def __init__(self, message: object = "") -> None:
         text = " ".join(str(message).splitlines())
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # which lengthens it
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+        # Escapes lengthen the text, so it is cut after them.
         super().__init__(
             text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}"
         )
@@ -100,6 +101,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
         >>> suggestion("--layer", ["--learning_rate", "--layers"])
         "; did you mean '--layers'?"
     """
-    names = {option.lstrip("-"): option for option in known}  # dashes would make short names alike
-    close = [names[found] for found in difflib.get_close_matches(name.lstrip("-"), names, n=1)]
-    return f"; did you mean {close[0]!r}?" if close else ""
+    # Dashes would make short names alike.
+    names = {option.lstrip("-"): option for option in known}
+    close = difflib.get_close_matches(name.lstrip("-"), names, n=1)
+    return f"; did you mean {names[close[0]]!r}?" if close else ""

@@ -61,7 +61,8 @@ def parse_language(code: str) -> Language:
     language, *implied = (get_global("language_aliases").get(first.lower()) or first.lower()).split("_")
     subtags = [*rest, *implied]
     script = next((subtag.title() for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None)
-    if language == "ja" and script in ("Hani", "Hira", "Hrkt", "Kana"):  # parts of its one script, in Tatoeba's codes
+    # Codes of Tatoeba's name parts of the one Japanese script.
+    if language == "ja" and script in ("Hani", "Hira", "Hrkt", "Kana"):
         script = None
     region = next((subtag.upper() for subtag in subtags if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", subtag)), None)
     return Language(_SAME.get(language, language), _SAME_SCRIPT.get(script or "", script), region)

@@ -22,13 +22,7 @@ BASE_IN_FOLDER = "(the model in this folder: download it, or load it by hf_xalig
 
 
 def check_model_folder(folder: str | os.PathLike) -> None:
-    """Check that no symbolic link and no index of weights leads out of a model's folder. Imports no torch.
-
-    Links to blobs of the Hub's cache stay inside.
-
-    Raises:
-        InputError: the file that leaves the folder.
-    """
+    """Refuse a model's folder with a symbolic link or an index of weights that leads out of it. Imports no torch."""
     folder = Path(folder)
     for path in (*folder.glob("*"), *folder.glob("*/*")):
         if path.is_symlink() and not _is_inside(path, folder):
@@ -41,19 +35,15 @@ def check_model_folder(folder: str | os.PathLike) -> None:
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
-    """Return True if a path, with its links followed, is below a model's folder."""
     root = folder.resolve()
+    # The Hub's cache has links from a model's snapshot to its blobs.
     if root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--"):
         root = root.parent.parent
     return path.resolve().is_relative_to(root)
 
 
 def check_whole(folder: Path) -> None:
-    """Check that a folder has a config and safetensors, before data is read.
-
-    Raises:
-        InputError: one of them is missing.
-    """
+    """Refuse a folder without a config or without safetensors, before data is read."""
     stem = "model" if (folder / "config.json").exists() else "adapter_model"
     if stem == "adapter_model" and not (folder / "adapter_config.json").exists():
         raise InputError(f"{folder} holds no model: it has no config.json and no adapter_config.json.")
@@ -76,11 +66,7 @@ def adapter_base(folder: str) -> str | None:
 
 
 def check_finite(path: Path) -> None:
-    """Refuse a safetensors file with a number that is NaN or infinite; hold one tensor at a time.
-
-    Raises:
-        InputError: the name of the first such tensor.
-    """
+    """Refuse a safetensors file with a number that is NaN or infinite; hold one tensor at a time."""
     from safetensors import safe_open
 
     with plain_errors(str(path)), safe_open(path, "pt") as weights:

@@ -82,11 +82,11 @@ def start_record(
         paper: `title`, `id` (arXiv or ACL Anthology) and `bibtex` of the method's paper, see [`cite`].
         license: licence identifier of the resulting model; by default that of a local base model's card or config.
         argv: the command line; `sys.argv` by default.
-
-    Raises:
-        TypeError: a value has no JSON form. The message names its place in the record.
     """
     base = base_entry(base_model)
+    sources: dict[str, list[dict[str, object]]] = {"train": [], "eval": []}
+    for kind, entries in (data or {}).items():
+        sources[kind] = list(map(_source, entries))
     record = {
         "schema": SCHEMA,
         "method": method,
@@ -96,9 +96,7 @@ def start_record(
         "settings": {k: v for k, v in (settings or {}).items() if not is_secret_name(k)},
         "base_model": base,
         "languages": {"pivot": pivot, "others": list(languages)},
-        "data": {
-            kind: [_source(s) for s in sources] for kind, sources in {"train": (), "eval": (), **(data or {})}.items()
-        },
+        "data": sources,
         "links": links or {},
         "linked_by": linked_by,
         "objective": objective,
@@ -165,10 +163,8 @@ def find_warnings(record: Record) -> list[str]:
     before = scores.get("before") or {}
     metric = next((name for values in before.values() for name in values if not Score.read(name).is_count), "")
     metric = record["task"]["metric"] if record.get("task") else metric
-    start, end = (
-        {code: values.get(metric) for code, values in (scores.get(stage) or {}).items()}
-        for stage in ("before", "after")
-    )
+    start = {code: values.get(metric) for code, values in before.items()}
+    end = {code: values.get(metric) for code, values in (scores.get("after") or {}).items()}
     warnings = [
         _worse(f"headline score {metric}", "below", start, end),
         _worse("loss on held-out text", "above", losses.get("before") or {}, losses.get("after") or {}),
@@ -179,26 +175,26 @@ def find_warnings(record: Record) -> list[str]:
             f"the training loss ended at {loss['last']:.4g}, more than 3 times its first value, {loss['first']:.4g}. "
             "The run diverged; reduce learning_rate."
         )
-    prefixes = {"words": "", "sentences": "sentence_"}
-    ranks = {unit: record["drift"].get(f"{prefix}rank_correlation") for unit, prefix in prefixes.items()}
-    low = {unit: rank for unit, rank in ranks.items() if rank is not None and round(rank, 2) < 0.9}
+    low = []
+    for unit, prefix in (("words", ""), ("sentences", "sentence_")):
+        rank = record["drift"].get(f"{prefix}rank_correlation")
+        if rank is not None and round(rank, 2) < 0.9:
+            low.append(f"{unit} {rank:.2f}")
     if low:
-        units_shown = ", ".join(f"{unit} {rank:.2f}" for unit, rank in low.items())
         warnings.append(
             "the pivot's vectors changed: the rank correlation of its similarities before and after training is below "
-            f"0.9 ({units_shown}). Compute indexes and classifiers on its old vectors again."
+            f"0.9 ({', '.join(low)}). Compute indexes and classifiers on its old vectors again."
         )
-    return [warning for warning in warnings if warning]
+    return list(filter(None, warnings))
 
 
 def _worse(measure: str, side: str, before: Record, after: Record) -> str:
     """Return a sentence if the mean over languages became worse, or ""."""
     factor, digits, sign = (100, 1, 1) if side == "below" else (1, 3, -1)
-    ends = {
-        code: (factor * start, factor * after[code])
-        for code, start in before.items()
-        if None not in (start, after.get(code))
-    }
+    ends = {}
+    for code, start in before.items():
+        if None not in (start, after.get(code)):
+            ends[code] = factor * start, factor * after[code]
     if not ends:
         return ""
     mean = tuple(sum(column) / len(ends) for column in zip(*ends.values(), strict=True))
@@ -219,11 +215,7 @@ def write_record(folder: str | os.PathLike[str], record: Record) -> Path:
 
 
 def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the `results.json` of a folder.
-
-    Raises:
-        InputError: the file is missing, is not a JSON record, or was written by a newer hf_xalign.
-    """
+    """Read the `results.json` of a folder; refuse one that a newer hf_xalign wrote."""
     path = Path(folder) / FILENAME
     with explained(f"{path}", FileNotFoundError, advice=". Give the folder of a finished run."):
         record = read_json(path, "not a JSON record", "The file was edited or truncated.")
@@ -295,7 +287,7 @@ def portable(value: object) -> Any:
         like_paths = ("labels", "objective", "paper")  # fields whose text may look like a path
         return {portable(k): v if k in like_paths else portable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [portable(item) for item in value]
+        return list(map(portable, value))
     return _portable_text(value) if isinstance(value, str) else value
 
 
@@ -304,7 +296,8 @@ def _portable_text(text: str) -> str:
     while match := _PATH.search(text, position):
         start, end = match.start(), len(text)
         if (quote := text[start - 1 : start]) in ("'", '"', "`"):
-            end = (text.find(quote, match.end()) + 1 or end + 1) - 1
+            closing = text.find(quote, match.end())
+            end = end if closing < 0 else closing
         if following := _NEXT_PATH.search(text, match.end(), end):
             end = following.start()
         shortened += text[position:start] + _last_name(text[start:end])
@@ -368,7 +361,6 @@ def _source(entry: Record) -> dict[str, object]:
 
 
 def _license_of(folder: Path) -> str | None:
-    """Return the licence that the card or the config of a model's folder names."""
     import yaml
 
     names: list[object] = []

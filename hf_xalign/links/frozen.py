@@ -38,7 +38,6 @@ def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Datase
 
 
 def _choose_links(batch: dict[str, list]) -> dict[str, list]:
-    """Select the links between different words with letters."""
     chosen = LinkFilters(one_to_one=False, drop_identical=True, require_letter=True)
     rows = zip(batch["links"], batch["source_words"], batch["target_words"])
     return {ALL_LINKS: batch["links"], "links": [chosen(*row) for row in rows]}

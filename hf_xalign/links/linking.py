@@ -125,4 +125,4 @@ class Linking:
 
 def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:
     """Use tokens as words, for `align_words` to link."""
-    return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
+    return {f"{side}_words": list(map(tokenizer.tokenize, batch[side])) for side in ("source", "target")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
@@ -52,10 +53,8 @@ def encoder_links(
     check_choice(SYMMETRIZATIONS, symmetrization=symmetrization)
     if layer is None:
         layer = max(1, round(model.config.num_hidden_layers * 2 / 3))
-    source, target = (
-        _units(model, tokenizer, words, method, layers=(layer,), batch_size=batch_size)
-        for words in (source_words, target_words)
-    )
+    encode = partial(_units, model, tokenizer, method=method, layers=(layer,), batch_size=batch_size)
+    source, target = encode(source_words), encode(target_words)
     links: list[list[list[int]]] = [[] for _ in source_words]
     for rows in _batches(source, target, batch_size):
         forward, backward = _directional_links(*source.padded(rows), *target.padded(rows), method)
@@ -93,11 +92,11 @@ def choose_layer(
     check_choice(get_args(LinkMethod), method=method)
     depth = model.config.num_hidden_layers
     both, all_links = np.zeros(depth), np.zeros(depth)
-    for start in range(0, len(source_words), batch_size):  # all layers of one batch at a time in memory
-        source, target = (
-            _units(model, tokenizer, words[start : start + batch_size], method, layers=range(1, depth + 1))
-            for words in (source_words, target_words)
-        )
+    encode = partial(_units, model, tokenizer, method=method, layers=range(1, depth + 1))
+    # All layers are in memory, so of one batch at a time.
+    for start in range(0, len(source_words), batch_size):
+        batch = slice(start, start + batch_size)
+        source, target = encode(source_words[batch]), encode(target_words[batch])
         for rows in _batches(source, target, batch_size):
             for k in range(depth):
                 forward, backward = _directional_links(*source.padded(rows, k), *target.padded(rows, k), method)
@@ -216,7 +215,8 @@ def _batches(source: _Units, target: _Units, batch_size: int) -> Iterator[np.nda
     sizes = (source.vectors.offsets.diff() * target.vectors.offsets.diff()).numpy()
     order = np.argsort(sizes, kind="stable")
     order = order[sizes[order] > 0]
-    yield from (order[start : start + batch_size] for start in range(0, len(order), batch_size))
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
 
 
 def _directional_links(

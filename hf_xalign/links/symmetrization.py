@@ -30,7 +30,8 @@ def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization
         return forward | backward
     union, grown = forward | backward, forward & backward
     source, target = grown.any(1), grown.any(0)
-    around = np.zeros(np.add(grown.shape, 2), dtype=bool)  # with a margin, so that every cell has eight neighbours
+    # With a margin, so that every cell has eight neighbours.
+    around = np.zeros(np.add(grown.shape, 2), dtype=bool)
     around[1:-1, 1:-1] = grown
 
     def add(i: int, j: int) -> None:

@@ -1,8 +1,4 @@
-"""Filter a corpus chunk by chunk in worker processes, and read the remaining pairs by number.
-
-For each chunk, three files are written: its remaining pairs (Arrow), their hashes, and last a summary, which marks the
-chunk as done and has the checksums of the others.
-"""
+"""Filter a corpus chunk by chunk in worker processes, and read the remaining pairs by number."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ def hashes(pairs: Sequence[Pair], near: bool) -> np.ndarray:
         return exact
     from datasketch import MinHash
 
-    grams = [[gram.encode() for gram in _grams(pair)] for pair in pairs]
+    grams = [list(map(str.encode, _grams(pair))) for pair in pairs]
     signatures = MinHash.bulk(grams, num_perm=_BANDS * _ROWS, hashfunc=xxhash.xxh32_intdigest)
     values = np.array([signature.hashvalues for signature in signatures], np.uint64).reshape(-1, _ROWS)
     bands = np.array([xxhash.xxh3_64_intdigest(band.tobytes()) for band in values], np.uint64)
@@ -91,7 +87,8 @@ def _groups(chunk_hashes: Sequence[np.ndarray], column: int, verdicts: np.ndarra
     values = values[order]
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
     ends = np.r_[starts[1:], len(values)]
-    for start, end in zip(*(edge[ends - starts > 1] for edge in (starts, ends))):
+    repeated = ends - starts > 1
+    for start, end in zip(starts[repeated], ends[repeated]):
         first, *others = rows[order[start:end]].tolist()
         yield first, others
 
@@ -150,13 +147,16 @@ def _judge_all(
     """Filter chunks in processes, two for each at a time, and yield the number and the summary of each."""
     if workers == 1:
         _start(limits, tests)
-        yield from ((chunk.number, _judge(chunk, work, limits)) for chunk in chunks)
+        for chunk in chunks:
+            yield chunk.number, _judge(chunk, work, limits)
         return
     # Spawned, because the parent may have threads of torch, which do not survive a fork.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (limits, tests)) as pool:
-        while group := list(itertools.islice(chunks, 2 * workers)):  # not all at once: the text would be in memory
+        # Not all at once: the text would be in memory.
+        while group := list(itertools.islice(chunks, 2 * workers)):
             futures = [(chunk.number, pool.submit(_judge, chunk, work, limits)) for chunk in group]
-            yield from ((number, future.result()) for number, future in futures)
+            for number, future in futures:
+                yield number, future.result()
 
 
 def _summary_file(work: Path, number: int) -> Path:
@@ -164,7 +164,7 @@ def _summary_file(work: Path, number: int) -> Path:
 
 
 def _start_worker(limits: Limits, tests: frozenset[int]) -> None:
-    """Prepare a worker that ends with its parent; otherwise a worker of a killed parent would wait for ever."""
+    """Prepare a worker that ends with its parent."""
     parent = parent_process()
     assert parent is not None  # this runs in a worker
 
@@ -172,6 +172,7 @@ def _start_worker(limits: Limits, tests: frozenset[int]) -> None:
         parent.join()
         os._exit(1)
 
+    # Otherwise a worker of a killed parent would wait for ever.
     threading.Thread(target=end, daemon=True).start()
     _start(limits, tests)
 
@@ -182,7 +183,6 @@ def _start(limits: Limits, tests: frozenset[int]) -> None:
 
 
 def _judge(chunk: Chunk, work: Path, limits: Limits) -> Summary:
-    """Write the files of one chunk, and return its summary."""
     survivors: list[Pair] = []
     removed: dict[str, Counter[str]] = defaultdict(Counter)
     examples: dict[str, list[Pair]] = defaultdict(list)
@@ -210,6 +210,7 @@ def _judge(chunk: Chunk, work: Path, limits: Limits) -> Summary:
         "removed": removed,
         "examples": examples,
     }
+    # Last, because it marks the chunk as done, with the checksums of the other files.
     write_mark(file, summary, files)
     return summary
 
@@ -225,10 +226,11 @@ class Survivors:
     """
 
     def __init__(self, work: Path, count: int):
-        names = [f"{number:06d}" for number in range(count)]
-        self.hashes = [np.load(work / f"{name}.npy", mmap_mode="r") for name in names]
-        files = (pyarrow.memory_map(str(work / f"{name}.arrow")) for name in names)
-        tables = [pyarrow.ipc.open_file(file).read_all() for file in files]
+        self.hashes, tables = [], []
+        for number in range(count):
+            file = _summary_file(work, number)
+            self.hashes.append(np.load(file.with_suffix(".npy"), mmap_mode="r"))
+            tables.append(pyarrow.ipc.open_file(pyarrow.memory_map(str(file.with_suffix(".arrow")))).read_all())
         self.pairs = pyarrow.concat_tables(tables)
         starts = np.cumsum([0, *map(len, tables)]).tolist()
         self.chunks = list(itertools.starmap(slice, itertools.pairwise(starts)))

@@ -64,10 +64,9 @@ def write_shards(
     total = -(-int(survivors.left.sum()) // shard_pairs)
     counts = {name: np.zeros(len(edges) - 1, np.int64) for name, edges in _EDGES.items()}
     stream = _batches(survivors, origins, shard_pairs, counts)
-    shards = [
-        write_shard(folder / shard_name(number, total), take_rows(stream, shard_pairs))
-        for number in progress(range(total), desc="Writing", unit=" shards", leave=False)
-    ]
+    shards = []
+    for number in progress(range(total), desc="Writing", unit=" shards", leave=False):
+        shards.append(write_shard(folder / shard_name(number, total), take_rows(stream, shard_pairs)))
     return shards, counts
 
 
@@ -168,13 +167,13 @@ def prepare(
     check_output(folder)
     if (folder / RECORD).exists():
         raise InputError(f"{folder} holds a finished result. Give another folder, or remove this one.")
-    sources = [name for source in sources for name in _expand(source)]
+    sources = list(itertools.chain.from_iterable(map(_expand, sources)))
     held_out = (pair for source in test_sources for pair in _read(source, {**reading, "split": "test"}))
     tests = test_hashes(clean(side) for pair in held_out for side in pair[:2])
     record: dict[str, Any] = {
         "limits": dataclasses.asdict(limits),
-        "sources": [mask_secrets(source) for source in sources],
-        "test_sources": [mask_secrets(source) for source in test_sources],
+        "sources": list(map(mask_secrets, sources)),
+        "test_sources": list(map(mask_secrets, test_sources)),
     }
     # The text is not part of the identity, because each chunk has its own digest.
     sorted_tests = np.sort(np.fromiter(tests, np.uint64, len(tests)))
@@ -207,9 +206,12 @@ def prepare(
                 f"step. {hints.get(step, '')}".strip()
             )
         record["pairs"] = {"read": pairs_read.total(), "kept": remaining}
-        record["removed"] = {name: {step: counts[step] for step in STEPS} for name, counts in removed.items()}
+        record["removed"] = {}
+        for name, counts in removed.items():
+            record["removed"][name] = {step: counts[step] for step in STEPS}
         origins = [summary["origin"] for summary in summaries]
-        for shard in folder.glob("part-*-of-*.parquet"):  # a killed run may have had another number of shards
+        # A killed run may have had another number of shards.
+        for shard in folder.glob("part-*-of-*.parquet"):
             shard.unlink()
         record["shards"], histograms = write_shards(survivors, origins, folder, shard_pairs)
         record = portable(record)
@@ -253,7 +255,6 @@ def _off(languages: Mapping[str, int], limits: Limits) -> dict[str, dict[str, st
 
 
 def _merge(summaries: Sequence[Summary], key: Literal["read", "languages"]) -> Counter[str]:
-    """Add up the counts of all chunks."""
     return sum((Counter(summary[key]) for summary in summaries), Counter())
 
 
@@ -265,7 +266,7 @@ def _removed(summaries: Sequence[Summary]) -> tuple[dict[str, Counter[str]], dic
         for name, counts in summary["removed"].items():
             removed[name].update(counts)
         for step, pairs in summary["examples"].items():
-            examples[step] = [*examples[step], *(Pair(*pair) for pair in pairs)][:EXAMPLES]
+            examples[step] = [*examples[step], *itertools.starmap(Pair, pairs)][:EXAMPLES]
     return removed, examples
 
 

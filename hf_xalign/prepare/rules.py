@@ -160,7 +160,12 @@ def make_rules(limits: Limits, test: frozenset[int] = frozenset()) -> dict[str, 
 
 def test_hashes(texts: Iterable[str]) -> frozenset[int]:
     """Return hashes of test sentences and of their 13-grams of words, without case and punctuation."""
-    return frozenset(value for text in texts if (bare_text := bare(text)) for value in _hashes(bare_text))
+    hashes: set[int] = set()
+    for bare_text in map(bare, texts):
+        # All texts without a letter or digit are equal.
+        if bare_text:
+            hashes.update(_hashes(bare_text))
+    return frozenset(hashes)
 
 
 def _sides(pair: Pair) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -179,7 +184,6 @@ def _is_wide(character: str) -> bool:
 
 
 def _hashes(text: str) -> list[int]:
-    """Return the hash of a text and of each 13 words in a row."""
     words = text.split()
     grams = [" ".join(words[i : i + 13]) for i in range(len(words) - 12)]
     return [xxhash.xxh3_64_intdigest(phrase.encode()) for phrase in (text, *grams)]
@@ -200,10 +204,14 @@ def scripts(language: str) -> frozenset[str]:
     parsed, likely = parse_language(language), likely_language(language)
     codes = {likely.script}
     if parsed.script is None and likely.script == likely_language(parsed.language).script:
-        regions = (key.split("_") for key in get_global("likely_subtags") if key.startswith(f"{parsed.language}_"))
-        codes |= {likely_language(f"{parsed.language}_{key[1]}").script for key in regions if len(key[1]) < 4}
-        locales = (name.split("_")[1:2] for name in locale_identifiers() if name.startswith(f"{parsed.language}_"))
-        codes |= {script for [script] in locales if len(script) == 4 and script not in ("Latn", "Dsrt", "Shaw")}
+        for name in get_global("likely_subtags"):
+            code, *subtags = name.split("_")
+            if code == parsed.language and subtags and len(subtags[0]) < 4:
+                codes.add(likely_language(f"{code}_{subtags[0]}").script)
+        for name in locale_identifiers():
+            code, *subtags = name.split("_")
+            if code == parsed.language and subtags and len(subtags[0]) == 4:
+                codes |= {subtags[0]} - {"Latn", "Dsrt", "Shaw"}
         # Often written in Latin letters, although CLDR has no region for it.
         codes |= {"Latn"} if parsed.language in ("crh", "iu", "kaa", "kk", "kok", "shi", "tt") else set()
     return frozenset().union(*map(unicode_scripts, filter(None, codes)))
@@ -211,7 +219,6 @@ def scripts(language: str) -> frozenset[str]:
 
 @cache
 def _words_in(names: frozenset[str]) -> regex.Pattern[str]:
-    """Return a pattern that matches a word in one of these scripts."""
     return regex.compile("[" + "".join(rf"\p{{Script={script}}}" for script in sorted(names)) + r"\p{M}]+")
 
 
@@ -259,10 +266,7 @@ def _foreign(code: str) -> regex.Pattern[str] | None:
 
 @cache
 def _identifier(code: str, script: str, fast: bool) -> LanguageDetector:
-    """Return lingua's detector of a language and of those that it is compared with.
-
-    The fast mode knows sequences of three letters only, and is often wrong on short text.
-    """
+    """Return lingua's detector of a language and of those that it is compared with."""
     from lingua import LanguageDetectorBuilder
 
     codes = {code, "en", *_COMPARED.get(script, "").split(), *_alike(code)} - _MISTAKEN.get(code, set())
@@ -320,7 +324,8 @@ def _is_foreign(text: str, language: str, least: float) -> bool:
     if not identified:
         return False
     code = parse_language(language).language
-    if "Latn" not in identified:  # names in Latin letters say nothing about Hindi text
+    # Names in Latin letters say nothing about Hindi text.
+    if "Latn" not in identified:
         text = " ".join(_words_in(identified).findall(text))
     letters = "".join(_LETTERS.findall(text))
     if len(letters) < 20:
@@ -332,6 +337,7 @@ def _is_foreign(text: str, language: str, least: float) -> bool:
     if (foreign := _foreign(code)) and foreign.search(text):
         return True
     expected = {entry for name in _alike(code) for entry, _ in _lingua_languages().get(name, [])}
+    # The fast mode knows sequences of three letters only. It is often wrong on short text, so its no does not count.
     for fast, needed in ((True, 0.5), (False, least)):
         values = _identifier(code, script, fast).compute_language_confidence_values(text)
         if sum(value.value for value in values if value.language in expected) >= needed:
@@ -345,21 +351,25 @@ def _script_share(text: str, language: str) -> float:
 
 
 def _shared_digits(pair: Pair) -> float:
-    """Return the share of digits that both sides have, without zeros, which thousands and units add.
-
-    A digit may be in a numeral on the other side. A side without any digit may spell up to two small numbers.
-    """
-    left, right = (Counter(str(unicodedata.decimal(d)) for d in _DIGITS.findall(side)) for side in pair[:2])
-    del left["0"], right["0"]
+    """Return the share of digits that both sides have."""
+    left, right = map(_digits, pair[:2])
     if left == right:
         return 1.0
+    # A side without any digit may spell up to two small numbers.
     if not (left and right):
         numbers = _NUMBERS.findall(pair.source if left else pair.target)
         if len(numbers) <= 2 and max(map(len, numbers)) <= 2:
             return 1.0
+    # A digit of one side may be in a numeral of the other.
     spelled_left, spelled_right = (right - left) & _spelled(pair.source), (left - right) & _spelled(pair.target)
     left, right = left + spelled_left, right + spelled_right
     return (left & right).total() / max(left.total(), right.total())
+
+
+def _digits(text: str) -> Counter[str]:
+    digits = Counter(str(unicodedata.decimal(digit)) for digit in _DIGITS.findall(text))
+    del digits["0"]  # which thousands and units add
+    return digits
 
 
 def _spelled(text: str) -> Counter[str]:
@@ -389,7 +399,6 @@ _SIGN = regex.compile("://|@|www[.]", regex.IGNORECASE)  # of an address, which 
 
 
 def _urls(text: str) -> set[str]:
-    """Return the addresses in a text, decoded from percent-encoding."""
     if not _SIGN.search(text):
         return set()
     addresses = _URL.findall(unicodedata.normalize("NFC", unquote(text.lower())))

@@ -74,7 +74,8 @@ def _read_log(folder: Path) -> tuple[Sequence[Record], str, int]:
     """Return the rows that the Trainer logged, of the folder or its last checkpoint, their file, and the last step."""
     checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     checkpoints.sort(key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
-    for path in (parent / "trainer_state.json" for parent in (folder, *checkpoints)):
+    for parent in (folder, *checkpoints):
+        path = parent / "trainer_state.json"
         if content := _read(path):
             rows = [row for row in content["log_history"] if isinstance(row, dict) and _is_number(row.get("step"))]
             steps = [row["step"] for row in rows]
@@ -84,7 +85,6 @@ def _read_log(folder: Path) -> tuple[Sequence[Record], str, int]:
 
 
 def _read(path: Path) -> Record | None:
-    """Read a JSON object; None without the file."""
     return read_json(path) if path.is_file() else None
 
 
@@ -118,10 +118,7 @@ def _scores(record: Record) -> Sequence[tuple[str, Sequence[Mapping[str, object]
 
 
 def _curves(log: Sequence[Record], after: Mapping[str, Record], steps: int) -> list[dict[str, str]]:
-    """Draw the scores during training, up to those `after` it at the last step, and the terms of the loss.
-
-    A series of one point is no curve: it is left out.
-    """
+    """Draw the scores during training, up to those `after` it at the last step, and the terms of the loss."""
     # Values that the Trainer logs at an evaluation, but that are not shown as scores.
     no_scores = ("_runtime", "_per_second", "_loss", "_to_pivot", "_from_pivot")
     scores: dict[str, dict[float, float]] = {}
@@ -145,6 +142,7 @@ def _curves(log: Sequence[Record], after: Mapping[str, Record], steps: int) -> l
             points.setdefault(steps, sum(ends) / len(ends))
     figures = []
     for title, series in (("scores on held-out text, in percent", scores), ("loss and its terms, as logged", losses)):
+        # A series of one point is no curve.
         curves = {name: sorted(points.items()) for name, points in series.items() if len(points) > 1}
         if curves:
             drawn = charts.lines(curves, title=title.partition(" ")[0], percent=series is scores)
@@ -170,6 +168,8 @@ def _histograms(grid: Record | None) -> list[dict[str, str]]:
 
 
 def _columns(entries: Sequence[Record]) -> list[tuple[object, ...]]:
-    names = list(dict.fromkeys(name for entry in entries for name, value in entry.items() if value is not None))
-    rows = [tuple(entry.get(name) for name in names) for entry in entries]
+    names: dict[str, None] = {}
+    for entry in entries:
+        names |= dict.fromkeys(name for name, value in entry.items() if value is not None)
+    rows = [tuple(map(entry.get, names)) for entry in entries]
     return [tuple(names), *rows] if rows else []

@@ -6,6 +6,7 @@ links, which clash when one page holds several figures.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -39,8 +40,7 @@ def bars(before: float | None, after: float | None, width: int = 180) -> Markup:
 def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) -> Markup:
     """Draw curves {name: [(step, value), ...]}, with a legend below; `title` is for screen readers."""
     width, height, edge_left, edge_top, edge_bottom = 430, 230, 52, 10, 24
-    points = [(x, y) for curve in series.values() for x, y in curve]
-    (x0, x1), (y0, y1) = (_range([point[axis] for point in points]) for axis in (0, 1))
+    (x0, x1), (y0, y1) = map(_range, zip(*itertools.chain(*series.values())))
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = (x - x0) / (x1 - x0) * (width - edge_left - 10)
@@ -76,7 +76,7 @@ def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) ->
 def histogram(edges: Sequence[float], counts: Mapping[str, Sequence[int]], *, title: str, note: str) -> Markup:
     """Draw {color: counts between each two `edges`} over each other, with a note in the corner."""
     width, height = 260, 120
-    top = max(1, *(count for values in counts.values() for count in values))
+    top = max(1, *itertools.chain(*counts.values()))
     low, high = _range([edges[0], edges[-1]])
     places = [round((edge - low) / (high - low) * width, 1) for edge in edges]
     shapes = []

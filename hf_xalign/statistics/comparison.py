@@ -6,6 +6,7 @@ A system is the folder of a run, with `scores.json` (the task, metric and scores
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -91,19 +92,18 @@ class Comparison:
 
     def tables(self) -> list[list[list[str]]]:
         """Return the rows of two tables: means of each system, and differences from the baseline."""
-        marks = {
-            (difference.system, difference.language): f" {_BETTER if difference.difference > 0 else _WORSE}"
-            for difference in self.differences
-            if difference.corrected is not None and difference.corrected < self.level
-        }
+        marks = {}
+        for difference in self.differences:
+            if difference.corrected is not None and difference.corrected < self.level:
+                mark = _BETTER if difference.difference > 0 else _WORSE
+                marks[difference.system, difference.language] = f" {mark}"
         several = len(self.languages) > 1
         means = [["system", *self.languages, *["average"] * several]]
         for system in self.systems:
             scores = [system.scores(code) for code in self.languages]
-            cells = [
-                _spread(seed_scores) + marks.get((system.name, code), "")
-                for code, seed_scores in zip(self.languages, scores, strict=True)
-            ]
+            cells = []
+            for code, seed_scores in zip(self.languages, scores, strict=True):
+                cells.append(_spread(seed_scores) + marks.get((system.name, code), ""))
             means.append([_line(system.name), *cells, *[_spread(np.mean(scores, axis=0))] * several])
         interval = f"{100 * self.confidence:g}% interval"
         rows = [["system", "language", "examples", "difference", interval, "p", "p corrected"]]
@@ -188,15 +188,17 @@ def compare(
     """
     check_range(above=0, below=1, level=level)
     bounds = [(1 - confidence) / 2, (1 + confidence) / 2]
-    systems = [
-        load_system(folder, name=name, languages=languages, seeds=seeds)
-        for folder, name in zip(folders, _names(folders, names))
-    ]
+    systems = []
+    for folder, name in zip(folders, _names(folders, names)):
+        systems.append(load_system(folder, name=name, languages=languages, seeds=seeds))
     baseline = systems[0]
     columns = list(baseline.examples)
     for system in systems[1:]:
         _check_comparable(system, baseline)
-    means = significance.is_mean([run for system in systems for runs in system.examples.values() for run in runs])
+    runs: list[ExampleScores] = []
+    for system in systems:
+        runs += itertools.chain(*system.examples.values())
+    means = significance.is_mean(runs)
     if means and concatenate_seeds:
         raise InputError(
             f"concatenate_seeds is an option of the permutation test, but {baseline.metric} gets the paired t-test. "

@@ -56,15 +56,15 @@ def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleSco
             "paired t-test: examples have different weights in this score, so it is not a mean over examples. Use the "
             "permutation test."
         )
-    means, baseline_means = (
-        np.mean([(run.numerators / run.denominators)[:, 0] for run in system], axis=0) for system in (scores, baseline)
-    )
-    differences = means - baseline_means
+    means = []
+    for system in (scores, baseline):
+        means.append(np.mean([(run.numerators / run.denominators)[:, 0] for run in system], axis=0))
+    differences = means[0] - means[1]
     if np.ptp(differences) <= _ROUNDING * np.abs(differences).max():
         return 1.0
     from scipy.stats import ttest_rel  # takes most of a second
 
-    return float(ttest_rel(means, baseline_means).pvalue)
+    return float(ttest_rel(*means).pvalue)
 
 
 def permutation_test(
@@ -131,6 +131,7 @@ def resampled_differences(
     # (examples, systems * seeds * 2 * labels): numerators and denominators of each
     columns = np.concatenate([c for run in (*scores, *baseline) for c in (run.numerators, run.denominators)], axis=1)
     rng = np.random.default_rng(seed)
+    # By a generator of its own, so that test sets of all sizes get the same draws of seeds.
     drawn_runs = np.random.default_rng([seed, runs]).integers(0, runs, (resamples, runs))
     batches = []
     for size in _batches(resamples, count):

@@ -1,5 +1,7 @@
 """`evaluate` module: F1 of the spans that labels mark."""
 
+from itertools import chain
+
 from datasets import Features, Sequence
 
 from hf_xalign.data.span_labels import read_spans
@@ -26,10 +28,12 @@ class SpanF1(base.Module):
 
     def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict:
         sides = predictions, references
-        kinds = sorted({span.kind for side in sides for spans in read_spans(side) for span in spans})
+        kinds: set[str] = set()
+        for spans in chain(*map(read_spans, sides)):
+            kinds.update(span.kind for span in spans)
         return {
             **_summary(count_spans(*sides)),
-            "kinds": {kind: _summary(count_spans(*sides, kind)) for kind in kinds},
+            "kinds": {kind: _summary(count_spans(*sides, kind)) for kind in sorted(kinds)},
         }
 
 

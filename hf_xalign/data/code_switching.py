@@ -79,7 +79,8 @@ def code_switch_pairs(
     original = original.select_columns(columns + compared)
     original = original.rename_columns({name: _ENGLISH + name for name in columns + compared})
     joined = concatenate_datasets([dataset, original], axis=1)
-    names = dataset.column_names  # the function below is hashed with what it uses, so it uses no dataset
+    # The function below is hashed with what it uses, so it uses no dataset.
+    names = dataset.column_names
 
     def switch(batch: Table, rows: Sequence[int]) -> Table:
         """Make two rows of each row: c is English in the first, q in the second."""

@@ -65,15 +65,13 @@ def tokenizer_name(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer to use on text that is already split into words.
-
-    Many tokenizers mark the start of a word by the blank before it (byte-level ones, Gemma's). Split text has no
-    blanks, so for these tokenizers this returns a copy that puts a blank before each word.
-    """
+    """Return the tokenizer to use on text that is already split into words, a copy if it needs other settings."""
     check_fast(tokenizer, "tell which tokens a word has")
     backend = tokenizer.backend_tokenizer
     running = backend.encode("a a", add_special_tokens=False).tokens
     split = backend.encode(["a", "a"], is_pretokenized=True, add_special_tokens=False).tokens
+    # Many tokenizers mark the start of a word by the blank before it (byte-level ones, Gemma's). Split text has no
+    # blanks, so these have to put one before each word.
     if running != split:
         tokenizer = copy.deepcopy(tokenizer)
         backend = tokenizer.backend_tokenizer
@@ -103,19 +101,17 @@ def tokenize_words(
             if span[word, 1] == 0:
                 span[word, 0] = position
             span[word, 1] = position + 1
-        if encoding.overflowing:
-            cut = {w for overflow in encoding.overflowing for w in overflow.word_ids if w is not None}
-            span[sorted(cut)] = 0
+        # A word that is cut in part would be represented by its first tokens alone.
+        for overflow in encoding.overflowing:
+            span[[word for word in overflow.word_ids if word is not None]] = 0
         spans.append(span)
     return EncodedWords(ids, spans)
 
 
 def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> int:
-    """Return the largest number of tokens of a sentence, including special tokens and prompt.
-
-    It raises an InputError if no token of text would be left: `tokenizers` would then cut nothing.
-    """
+    """Return the largest number of tokens of a sentence, including special tokens and prompt."""
     limit = tokenizer.model_max_length if max_length is None else min(max_length, tokenizer.model_max_length)
+    # If no token of text were left, `tokenizers` would cut nothing.
     if limit <= (added := sum(map(len, special_frame(tokenizer)))):
         raise InputError(
             f"max_length={limit}: the tokenizer puts {added} special tokens (prompt included) around a sentence. "
@@ -149,10 +145,8 @@ def first_position(config: PretrainedConfig) -> int:
 
 
 def position_limit(config: PretrainedConfig, max_length: int | None = None) -> int:
-    """Return the encoder's largest number of tokens of a sentence, or `max_length` if that is smaller.
-
-    Many tokenizers lack `model_max_length`.
-    """
+    """Return the encoder's largest number of tokens of a sentence, or `max_length` if that is smaller."""
+    # By the encoder's config, because many tokenizers lack `model_max_length`.
     # Positions of T5 and XLNet (-1) are relative and unlimited; both were trained on 512 tokens.
     positions = getattr(config, "max_position_embeddings", -1)
     limit = (positions if positions > 0 else 512) - first_position(config)
@@ -185,12 +179,15 @@ def check_vocabulary(
     rows = np.sort(np.random.default_rng(0).permutation(len(texts))[:_SAMPLE]).tolist()
     some = texts[rows] if isinstance(texts, Column) else [texts[row] for row in rows]
     some = [clean_text(text) if isinstance(text, str) else text for text in some]
-    counts = Counter(word for text in some if text for word in lettered_words(text))
+    counts = Counter[str]()
+    for text in filter(None, some):
+        counts.update(lettered_words(text))
     # Tokenizers raise on an empty list, so an empty string comes first.
     ids = token_ids(tokenizer, ["", *counts])[1:]
-    lost = Counter(
-        {word: n for (word, n), pieces in zip(counts.items(), ids) if not pieces or tokenizer.unk_token_id in pieces}
-    )
+    lost = Counter[str]()
+    for (word, times), pieces in zip(counts.items(), ids):
+        if not pieces or tokenizer.unk_token_id in pieces:
+            lost[word] = times
     share = lost.total() / max(counts.total(), 1)
     if share < _WARNED_SHARE:
         return
@@ -240,11 +237,8 @@ _PUT_IN = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
 
 def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise an InputError if the model is no encoder of the tokenizer's ids, or lacks the embedding of a token.
-
-    Its forward pass would raise an error of torch, or return vectors of its decoder, as BART does. Special tokens that
-    are never inserted, such as the image token of a text model's tokenizer, need no embedding.
-    """
+    """Raise an InputError if the model is no encoder of the tokenizer's ids, or lacks the embedding of a token."""
+    # BART, for example, would return vectors of its decoder.
     config, cause = model.config, ""
     if getattr(config, "is_encoder_decoder", False) and hasattr(model, "decoder"):
         cause = "has a decoder. Take an encoder, or the encoder of T5's family alone, such as MT5EncoderModel."
@@ -256,6 +250,7 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
     put_in = {getattr(tokenizer, f"{name}_token_id", None) for name in _PUT_IN}
     state = len(tokenizer), put_in
     if _HIGHEST.get(tokenizer, (None, 0))[0] != state:
+        # Such as the image token of a text model's tokenizer, which needs no embedding.
         idle = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special} - put_in
         _HIGHEST[tokenizer] = state, max(set(tokenizer.get_vocab().values()) - idle, default=0)
     highest = _HIGHEST[tokenizer][1]
@@ -320,13 +315,15 @@ class _PairEncoder:
     def __init__(self, dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int | None, subwords: bool):
         needed = ("source_words", "target_words", "links", "source_lang")
         check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
-        if not subwords:  # with subword links, the tokenizer knows all "words"
+        # With subword links, the tokenizer knows all "words".
+        if not subwords:
             check_pieces(dataset, tokenizer, "the dataset")
         self.tokenizer = word_tokenizer(tokenizer)
         self.max_length = max_length
         self.subwords = subwords
         self.files = frozenset[str]()  # mapped files whose pages are released after each batch
-        self.version = 2  # raise it when other spans are given: the cache of encoded rows depends on it
+        # Raise it when other spans are given: the cache of encoded rows depends on it.
+        self.version = 2
 
     def __call__(self, batch: dict[str, list], rows: Sequence[int] | None = None) -> dict[str, list]:
         """Encode the pairs; errors name a pair by its number in `rows`."""
@@ -349,9 +346,7 @@ class _PairEncoder:
                 )
             alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)
             columns["links"].append(pairs[alive].tolist())
-        columns["length"] = [
-            max(len(s), len(t)) for s, t in zip(columns["source_ids"], columns["target_ids"], strict=True)
-        ]
+        columns["length"] = list(map(max, map(len, columns["source_ids"]), map(len, columns["target_ids"])))
         release_pages(self.files)
         return columns
 
@@ -425,11 +420,7 @@ def encode_pairs(
         return {name: [values[k] for k in keep] for name, values in columns.items()}
 
     encoded = map_rows(
-        dataset,
-        encode_batch,
-        with_indices=True,
-        remove_columns=dataset.column_names,
-        desc="Encoding pairs",
+        dataset, encode_batch, with_indices=True, remove_columns=dataset.column_names, desc="Encoding pairs"
     )
     limit = token_limit(tokenizer, max_length)
     if not len(encoded):

@@ -13,6 +13,7 @@ and `sentence2`, only give an order.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,7 +101,9 @@ _ADVICE = {
     ".zst": "decompress it by: zstd -d",
     ".zip .tar .tgz .7z .rar": "unpack it, and name the files inside",
 }
-ADVICE = {suffix: advice for suffixes, advice in _ADVICE.items() for suffix in suffixes.split()}
+ADVICE: dict[str, str] = {}
+for _suffixes, _remedy in _ADVICE.items():
+    ADVICE |= dict.fromkeys(_suffixes.split(), _remedy)
 
 
 def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -> tuple[str, list[str]] | None:
@@ -211,7 +214,7 @@ _DIRECTION: tuple[tuple[set[str], set[str]], ...] = (
 # These do not say which side is the translation.
 _ORDER = (({"anchor"}, {"positive"}), ({"1"}, {"2"}), ({"a"}, {"b"}))
 _SIDES = (*_DIRECTION, *_ORDER)
-_DIRECTED = set().union(*(first | second for first, second in _DIRECTION)) - {""}
+_DIRECTED = set().union(*itertools.chain(*_DIRECTION)) - {""}
 # Words that may stand next to a language or a side, and alone name a column of text.
 _TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
 # Usual names of columns that hold no side.
@@ -251,7 +254,7 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
     pieces = _PIECES.findall(name)
     words = [piece.casefold() for piece in pieces]
     core = "".join(word for word in words if word not in _TEXT)
-    is_side = any(core in side for family in _SIDES for side in family)
+    is_side = core in set().union(*itertools.chain(*_SIDES))
     if name not in asked and (core in _DIRECTED or (is_side and (len(core) > 1 or core not in words[:1]))):
         return _Meaning(side=core)
     if words and not core:
@@ -262,7 +265,8 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
     excluded = rest[:1] in (["non"], ["Non"])
     for left in (rest[excluded:], [piece for piece in rest[excluded:] if not piece.isdecimal()]):
         code, joined = _language(" ".join(left), asked), "-".join(left)
-        if code is None and joined in name.replace("_", "-"):  # `pt-BR`, but not `is OK`
+        # `pt-BR`, but not `is OK`
+        if code is None and joined in name.replace("_", "-"):
             code = _language(joined, asked)
         if code:
             return _Meaning(excluded=code) if excluded else _Meaning(code, indirect=True)
@@ -287,11 +291,10 @@ def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, partner: s
         return []
     codes = tuple(m.language for m in meanings.values() if m.language)
     if best := closest_language(asked, codes):
-        ranks = {
-            name: (name != asked or m.indirect, m.indirect)
-            for name, m in meanings.items()
-            if m.language and same_language(m.language, best[0])
-        }
+        ranks = {}
+        for name, m in meanings.items():
+            if m.language and same_language(m.language, best[0]):
+                ranks[name] = (name != asked or m.indirect, m.indirect)
         return [name for name, rank in ranks.items() if rank == min(ranks.values())]
     return [n for n, m in meanings.items() if m.excluded and partner and closest_language(partner, (m.excluded,))]
 
@@ -311,7 +314,8 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
     meanings = {name: _meaning(name, asked) for name in names}
     source, target = _of_language(meanings, source_lang, target_lang), _of_language(meanings, target_lang, source_lang)
     plain = [name for name, meaning in meanings.items() if meaning.side == ""]
-    if source and source[0].casefold() in DOUBTFUL and len(plain) == 1:  # `id` next to `sentence` numbers the rows
+    # `id` next to `sentence` numbers the rows.
+    if source and source[0].casefold() in DOUBTFUL and len(plain) == 1:
         source = plain
     named = {name: m for name, m in meanings.items() if m.language and [name] != target}
     others = [name for name, m in named.items() if not m.indirect]
@@ -325,7 +329,8 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
         return Pair(source[0], target[0], by_language=True)
     sides = {name: meaning.side for name, meaning in meanings.items() if meaning.side is not None}
     for family in _SIDES:
-        first, second = ([name for name, side in sides.items() if side in words] for words in family)
+        first = [name for name, side in sides.items() if side in family[0]]
+        second = [name for name, side in sides.items() if side in family[1]]
         if len(first) == len(second) == 1:
             return Pair(first[0], second[0], family in _DIRECTION)
     texts = [name for name, side in sides.items() if side in ("", "translation")]
@@ -362,11 +367,10 @@ def looks_like_header(
     if cells[0].strip().casefold() == cells[1].strip().casefold():
         return False
     meanings = [_meaning(cell, asked) for cell in cells]
-    codes = {
-        cell: meaning.language
-        for cell, meaning in zip(map(str.strip, cells), meanings, strict=True)
-        if meaning.language and (len(cell) > 3 or not cell.isascii() or _BARE_CODE.fullmatch(cell))
-    }
+    codes = {}
+    for cell, meaning in zip(map(str.strip, cells), meanings, strict=True):
+        if meaning.language and (len(cell) > 3 or not cell.isascii() or _BARE_CODE.fullmatch(cell)):
+            codes[cell] = meaning.language
     languages, bare = list(codes.values()), [len(cell) < 4 and cell.isascii() for cell in codes]
     if languages and all(bare) and all(len(cell.split()) < 2 for cell in following):
         return False

@@ -156,7 +156,8 @@ def _items(source: Any, source_lang: str | None, target_lang: str) -> Iterator[t
     """Yield the name of each source in a source, the source itself, and its language."""
     if is_by_language(source):
         are_lists = all(isinstance(rows, list) for rows in source.values())
-        if are_lists and forms.find_columns(tuple(map(str, source)), source_lang, target_lang):  # columns of texts
+        # Columns of texts, not a list of rows for each language.
+        if are_lists and forms.find_columns(tuple(map(str, source)), source_lang, target_lang):
             yield _name(source), Dataset.from_dict(source), source_lang
             return
         for language, rows in source.items():
@@ -257,8 +258,9 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
 def _is_named_otherwise(dataset: Dataset, target_lang: str | None) -> bool:
     """Return whether text or languages are in other columns, or the sides of rows are turned."""
     columns = {*dataset.column_names}
+    # Pairs of words or of token ids need no text.
     if {"source_words", "source_ids"} & columns:
-        return False  # pairs of words or of token ids need no text
+        return False
     if "source" not in columns:
         return True
     if "source_lang" not in columns:
@@ -341,7 +343,8 @@ def _load_files(
     form, files, dataset, columns, rows = _open(source, asked, split, revision)
     linked = False
     if form in ("shards", ".parquet") and columns.source is None:
-        with readers.open_parquet(files[0]) as file:  # `hf-xalign align-words` writes words and links
+        # `hf-xalign align-words` writes words and links.
+        with readers.open_parquet(files[0]) as file:
             linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
     names = (str(files[0]), str(files[1])) if form == "aligned" else (name, name)
     hashes = [checksum(file, "blake2b") for file in files]  # none for a dataset
@@ -374,7 +377,8 @@ def _read_linked(
             first += len(batch)
             batch = batch.filter(pyarrow.array(linked & ~blank))
             for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
-                if asked is not None:  # the rows may have `deu` for `de`
+                # The rows may have `deu` for `de`.
+                if asked is not None:
                     codes = pyarrow.repeat(pyarrow.scalar(asked), len(batch))
                     batch = batch.set_column(_LINKED_SCHEMA.get_field_index(name), name, codes)
             yield batch
@@ -443,8 +447,11 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     """
     if not parts:
         raise InputError("there are no datasets to concatenate")
-    names = {f"dataset {number} of {len(parts)}": dataset for number, dataset in enumerate(parts, 1)}
-    return _joined({name: as_parallel(dataset, name) for name, dataset in names.items()}, WORDS)
+    by_name = {}
+    for number, part in enumerate(parts, 1):
+        name = f"dataset {number} of {len(parts)}"
+        by_name[name] = as_parallel(part, name)
+    return _joined(by_name, WORDS)
 
 
 def join_languages(data: Any, name: str) -> Dataset:
@@ -552,7 +559,8 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
             f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name. Offline, "
             f"use a local file or the text inside the package: {BUILTIN}de"
         ) from error
-    except ValueError as error:  # unknown configuration or split; the text lists the known ones
+    # An unknown configuration or split; the error lists the known ones.
+    except ValueError as error:
         raise InputError(f"{name}: {error}") from error
     except RuntimeError as error:
         if "scripts are no longer supported" not in str(error):
@@ -595,7 +603,8 @@ def _read(rows: readers.Rows, columns: readers.Columns, name: str, form: str) ->
     Logs once which columns hold the pair, unless their names are obvious, and that links are not read.
     """
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
-    said = form in (".tsv", ".csv")  # the reader of the header has logged it
+    # The reader of a header has logged it.
+    said = form in (".tsv", ".csv")
     lists = pairs = 0
     for row, record in rows:
         if record is None or record.get("translation", ...) is None:
@@ -624,5 +633,5 @@ def _read(rows: readers.Rows, columns: readers.Columns, name: str, form: str) ->
 def _batches(pairs: Iterator[Row]) -> Iterator[pyarrow.RecordBatch]:
     while batch := list(itertools.islice(pairs, _BATCH)):
         columns = zip(*batch, strict=True)
-        arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA)]
+        arrays = list(map(pyarrow.array, columns, _SCHEMA.types))
         yield pyarrow.record_batch(arrays, schema=_SCHEMA)

@@ -109,7 +109,8 @@ def check_values(dataset: Dataset, column: str, name: str) -> None:
     if not any(map(_has_null, dataset.data[column].chunks)):
         return
     start = 0
-    for table in scan_columns(dataset, column):  # only the selected rows
+    # Only the selected rows count.
+    for table in scan_columns(dataset, column):
         if len(empty := start + _null_rows(table[column].combine_chunks())):
             raise InputError(f"{name}, row {empty[0]}: the column {column} is empty. Fill it, or remove the row.")
         start += len(table)
@@ -132,7 +133,9 @@ def only_language(pairs: Dataset, column: str, what: str) -> str | None:
     """Return the language code in a column, None without that column; raise an InputError if there are several."""
     if column not in pairs.column_names:
         return None
-    codes = dict.fromkeys(code for part in scan_codes(pairs, column) for code in part.unique().to_pylist())
+    codes: dict[str, None] = {}
+    for part in scan_codes(pairs, column):
+        codes |= dict.fromkeys(part.unique().to_pylist())
     if len({parse_language(str(code)).language for code in codes}) > 1:
         raise InputError(f"{what}: {column} is {' and '.join(map(str, codes))}. Give the rows of each language alone.")
     return next(iter(codes), None)
@@ -196,8 +199,9 @@ def draw_pairs(
 
     A larger draw holds a smaller one of the same seed. The sources' entries get `draw` and the numbers of pairs drawn.
     """
+    # The indices of a selection would need more memory than all else.
     if max_pairs is None and usable.all():
-        return text  # its indices would need more memory than all else
+        return text
     chosen, start = [], 0
     for number, entry in enumerate(sources):
         rows = start + np.flatnonzero(usable[start : start + entry["pairs"]])

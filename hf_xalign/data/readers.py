@@ -151,7 +151,8 @@ def read_jsonl(path: str | Path) -> Rows:
             # Half a surrogate pair is valid JSON but not text.
             if "\\ud" in line or "\\uD" in line:
                 json.dumps(record, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        # A number of thousands of digits is a ValueError too.
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}, row {row}: not JSON ({error})") from error
         yield row, _object(record, path, row)
 
@@ -170,7 +171,8 @@ def load_json(path: str | Path) -> Any:
     remedy = "If each line is a record, call the file .jsonl."
     decoded = explained(f"{path}: not UTF-8", UnicodeDecodeError, advice=f". {_convert('cp1252')}")
     with content_errors(path, "not JSON", remedy), decoded, open_bytes(path) as stream:
-        content = json.loads(stream.read())  # detects UTF-16 and UTF-32 too
+        # This detects UTF-16 and UTF-32 too.
+        content = json.loads(stream.read())
         json.dumps(content, ensure_ascii=False).encode()
         return content
 
@@ -427,10 +429,8 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
 
 
 def _label_column(words: Sequence[Sequence[str]]) -> int | None:
-    """Return the first column after the word that labels spans, or None.
-
-    An annotator or an inner span may follow it (UNER, GermEval), an intent may precede it (xSID).
-    """
+    """Return the first column after the word that labels spans, or None."""
+    # An annotator or an inner span may follow it (UNER, GermEval), an intent may precede it (xSID).
     for column in range(3, min(map(len, words)) + 1):
         if span_parts({cells[column - 1] for cells in words}):
             return column
@@ -438,10 +438,7 @@ def _label_column(words: Sequence[Sequence[str]]) -> int | None:
 
 
 def _word_test(lines: Sequence[_Line]) -> Callable[[_Line], bool]:
-    """Return a test whether a line of a sentence is a word or a comment.
-
-    A line that begins with `#` is a word if it has the columns and a label of other words, or tabs as they have.
-    """
+    """Return a test whether a line of a sentence is a word or a comment."""
     words = [cells for _, text, cells in lines if not text.startswith("#")]
     widths, labels = set(map(len, words)), {OUTSIDE, *(cells[-1] for cells in words)}
     spans = bool(span_parts(labels))
@@ -450,6 +447,7 @@ def _word_test(lines: Sequence[_Line]) -> Callable[[_Line], bool]:
         _, text, cells = line
         if not text.startswith("#"):
             return True
+        # A word may begin with # too, if it has the columns and a label of other words, or tabs as they have.
         if _KEY.match(text) or len(cells) not in widths:
             return False
         if spans:
@@ -872,11 +870,7 @@ _MARKUP = regex.compile(r"[\x01-\x03]")
 
 
 def _tmx(path: Path, columns: Columns) -> Rows:
-    """Stream the units of a translation memory (TMX 1.1 to 1.4) that have both languages.
-
-    [`~hf_xalign.language_codes.closest_language`] chooses among the variants of a language: `pt` means `pt-BR`, and
-    takes `pt-PT` only in a unit without a closer variant. The log says how often that happened.
-    """
+    """Stream the units of a translation memory (TMX 1.1 to 1.4) that have both languages."""
     source_lang, target_lang = columns.source_lang, columns.target_lang
     if source_lang is None:
         raise InputError(f"{path}: a TMX file can hold many languages. Name one by source_lang=, or write de={path}.")
@@ -889,6 +883,7 @@ def _tmx(path: Path, columns: Columns) -> Rows:
             segments = {find_language(tag) or tag: text for tag, text in texts.items()}
             seen |= segments.keys()
             tags = tuple(segments)
+            # `pt` means `pt-BR`, and takes `pt-PT` only in a unit without a closer variant. The log says how often.
             source, target = closest_language(source_lang, tags), closest_language(target_lang, tags)
             if source and target and source[0] != target[0]:
                 pairs += 1
@@ -943,16 +938,14 @@ def _tag(element: Element) -> str:
 
 
 def _segments(unit: Element) -> dict[str, str]:
-    """Return `{language tag: text}` of one unit, with the first variant of each tag, without markup of its format.
-
-    A line break becomes a blank. So does other markup between two words, unless their script has no blanks. Markup
-    around one character or inside a word, such as of a hot key, is removed without a blank.
-    """
+    """Return `{language tag: text}` of one unit, with the first variant of each tag, without markup of its format."""
     segments: dict[str, str] = {}
     for variant in unit:
         tag = next((variant.attrib[name] for name in _LANG_ATTRIBUTES if name in variant.attrib), "")
         segment = next((child for child in variant if _tag(child) == "seg"), None)
         if _tag(variant) == "tuv" and segment is not None and tag not in segments:
+            # Markup around one character or inside a word, such as of a hot key, leaves no blank. A line break becomes
+            # one, and so does other markup between two words, unless their script has no blanks.
             text = _INSIDE_WORD.sub(r"\1\2", _with_codes(segment))
             segments[tag] = _MARKUP.sub("", _PARTING.sub(" ", text))
     return segments

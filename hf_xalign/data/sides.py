@@ -70,7 +70,8 @@ def fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: 
         )
     if fault := _fault_of_words({*sources}, {*targets}, source_lang, target_lang):
         return fault
-    if len(sources) < _MANY:  # a few pairs, written several times to try a command, are no fault
+    # A few pairs, written several times to try a command, are no fault.
+    if len(sources) < _MANY:
         sources, targets = zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True)
     if len(sources) < _ENOUGH:
         return None
@@ -78,7 +79,8 @@ def fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: 
     for side, texts in (("sources", sources), ("targets", targets)):
         if sum(count for _, count in Counter(texts).most_common(3)) > most:
             return f"most {side} are one of three strings, so they are no sentences"
-    if sum(own.search(text) is not None for text in sources) * 20 < len(sources):  # also numbers of rows
+    # Numbers of rows, for example.
+    if sum(own.search(text) is not None for text in sources) * 20 < len(sources):
         return f"nearly no source has a letter of the script of {source_lang}"
     if letters(targets, pivot) * 4 < letters(targets, letters_in(frozenset())):
         return f"most letters of the targets are not of the script of {target_lang}"

@@ -48,10 +48,7 @@ class Span(NamedTuple):
 
 
 def find_spans(labels: Sequence[str]) -> list[Span]:
-    """Return the spans that labels `PART-kind` mark, in any scheme.
-
-    As in CoNLL's `conlleval` and seqeval's default mode, an `I-` label without an open span of its kind begins one.
-    """
+    """Return the spans that labels `PART-kind` mark, in any scheme."""
     spans: list[Span] = []
     start, kind = 0, ""
     for word, label in enumerate([*labels, OUTSIDE]):
@@ -59,6 +56,7 @@ def find_spans(labels: Sequence[str]) -> list[Span]:
         if kind and (part not in _CONTINUING or label_kind != kind):
             spans.append(Span(start, word, kind))
             kind = ""
+        # As in CoNLL's `conlleval` and seqeval's default mode, an `I-` label without an open span begins one.
         if part in _PARTS and not kind:
             start, kind = word, label_kind
         if kind and part in _ENDING:
@@ -77,13 +75,15 @@ def span_parts(names: Iterable[str], *, certain: bool = False) -> dict[str, str]
     outside = names & {OUTSIDE, "o"} or names & {UNLABELLED}
     inside = names - outside - {UNLABELLED}
     for form in _FORMS:
-        matches = {name: form.fullmatch(name) for name in inside}
-        if not inside or not all(matches.values()):
+        matches = list(filter(None, map(form.fullmatch, inside)))
+        if not inside or len(matches) < len(inside):
             continue
-        forms = {
-            name: f"{match['part'].upper()}-{match['kind'] or _NO_KIND}" for name, match in matches.items() if match
-        }
-        parts, kinds = {label[0] for label in forms.values()}, {label[2:] for label in forms.values()}
+        forms, parts, kinds = dict[str, str](), set[str](), set[str]()
+        for match in matches:
+            part, kind = match["part"].upper(), match["kind"] or _NO_KIND
+            forms[match.string] = f"{part}-{kind}"
+            parts.add(part)
+            kinds.add(kind)
         if form is _FORMS[2]:
             likely = "B" in parts and bool(parts & _CONTINUING)
         else:
@@ -127,10 +127,7 @@ def read_spans(sentences: Sequence[Sequence[str]]) -> list[list[Span]]:
 def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[list[str]]:
     """Return the column `labels` of a dataset as strings, with spans as BIO labels; the log says what was converted.
 
-    Args:
-        rows: sentences; `labels` holds one string or class label for each word.
-        name: name of the text, for messages.
-        place: function that describes the place of a row (from 0), for messages.
+    The column holds one string or class label for each word. `name` and `place`, of a row from 0, are for messages.
     """
     sentences, label = rows["labels"][:], getattr(rows.features["labels"], "feature", None)
     if label is not None and hasattr(label, "int2str"):
@@ -145,21 +142,23 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
     if not forms:
         _refuse_plain(sentences, names, place)
         return [[UNLABELLED if label == IGNORED else label for label in labels] for labels in sentences]
-    marks = [[forms.get(label, UNLABELLED) for label in labels] for labels in sentences]
+    marks = []
+    for labels in sentences:
+        marks.append([forms.get(label, UNLABELLED) for label in labels])
     spans = list(map(find_spans, marks))
     parts = _PARTS & {mark[0] for mark in chain.from_iterable(marks)}
     scheme = next((scheme for scheme, letters in _SCHEMES.items() if parts <= set(letters)), None)
     if scheme is None:
         raise InputError(f"{name}: the labels mix schemes, with the parts {', '.join(sorted(parts))}. {_REMEDY}")
-    bio = []
+    bio, begun = [], 0
     for values, row_spans in zip(marks, spans, strict=True):
         labels = [UNLABELLED if label == UNLABELLED else OUTSIDE for label in values]
         for start, end, kind in row_spans:
+            begun += values[start][0] == "I"
             labels[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
         bio.append(labels)
     if bio != sentences:
         count = sum(map(len, spans))
-        begun = sum(row[span.start][0] == "I" for row, row_spans in zip(marks, spans) for span in row_spans)
         if scheme == "BIO" and begun:
             logger.info("%s: %s of %s spans began with I-, as in IOB1, and now begin with B-", name, begun, count)
         else:

@@ -1,12 +1,12 @@
 """Split text into words, by the script it is written in.
 
 The words are close to Unicode's default word boundaries (UAX #29): apostrophes and separators inside numbers join,
-hyphens split. The `regex` package is needed because `\\w` of Python's `re` lacks combining marks, so that it would
-break Bengali and Hindi words at their vowel signs.
+hyphens split.
 """
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -22,15 +22,19 @@ from hf_xalign.errors import InputError
 from hf_xalign.language_codes import parse_language
 
 MARK = "\ufeff"  # the byte order mark
-WORDS = ("source_words", "target_words")  # optional columns of given words; null means that the text is split
+# Optional columns of given words; null means that the text is split.
+WORDS = ("source_words", "target_words")
 
-_VERSION = 3  # raise it when any text is split differently: cached links are then replaced
+# Raise it when any text is split differently: cached links are then replaced.
+_VERSION = 3
 
 _HAN = r"[\p{scx=Han}&&[\p{L}\p{Nl}]]"  # each character is a word, as in UAX #29
 _KANA = r"[[\p{Hiragana}\p{Katakana}ーｰ]&&\p{L}]"
 _LETTER = rf"[[\p{{L}}\p{{N}}]--{_HAN}--{_KANA}]"
 _SHAPING = r"[\p{M}\u200c\u200d\u00ad]"  # combining marks, joiners and soft hyphens do not end a word
-_GERSHAYIM = r'(?<=\p{Hebrew})"(?=\p{Hebrew})'  # keyboards have no U+05F4, so abbreviations have a quotation mark
+# Keyboards have no U+05F4, so abbreviations have a quotation mark.
+_GERSHAYIM = r'(?<=\p{Hebrew})"(?=\p{Hebrew})'
+# Not by Python's `re`, whose `\w` lacks combining marks: Bengali and Hindi words would break at their vowel signs.
 _TOKEN = regex.compile(
     rf"""
       {_HAN}\p{{M}}*
@@ -80,10 +84,8 @@ def split_words(text: str, lang: str) -> list[str]:
         ['我', '喜', '欢', 'iPhone']
     """
     segment = _segmenter(parse_language(lang).language)
-    words = _TOKEN.finditer(text)
-    if segment is None:
-        return [match.group() for match in words]
-    return [word for match in words for word in segment(match.group())]
+    words = [match.group() for match in _TOKEN.finditer(text)]
+    return words if segment is None else list(itertools.chain.from_iterable(map(segment, words)))
 
 
 def list_texts(texts: str | Iterable[str], name: str = "texts") -> list[str]:
@@ -167,19 +169,17 @@ def splitter_version(langs: Iterable[str]) -> str:
 
 
 def lettered_words(text: str | Sequence[str]) -> list[str]:
-    """Return the words of a text, or of a list, that have a letter or digit, without a segmenter.
-
-    In scripts without blanks between words, each letter with its combining marks counts as a word.
-    """
+    """Return the words of a text, or of a list, that have a letter or digit, without a segmenter."""
     words = text
     if isinstance(text, str):
+        # In scripts without blanks between words, each letter with its combining marks counts as a word.
         words = [cluster for match in _TOKEN.finditer(text) for cluster in _CLUSTERS.findall(match.group())]
     return [word for word in words if _LETTER_OR_DIGIT.search(word)]
 
 
 def has_letter(word: str) -> bool:
     """Return whether any character of the word is a letter of some script."""
-    return any(character.isalpha() for character in word)
+    return any(map(str.isalpha, word))
 
 
 @cache

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hf_xalign.data.pretraining.rows import TokenEntries
 
 IGNORED = -100  # label of a token that is not predicted, as in torch's and transformers' cross entropy
-LANGUAGE = 1 << 32  # a token of a language is one number: language * LANGUAGE + token
+# A token of a language is one number: language * LANGUAGE + token.
+LANGUAGE = 1 << 32
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: SplitMix64's step
 
@@ -83,13 +84,13 @@ def mask_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Select tokens to predict: 80% become the mask token, 10% a random one, 10% stay (BERT, Devlin et al. 2019).
 
-    Every maskable token is selected with `probability`, independently of the others. A sentence of 20 tokens has none
-    in 4% of the draws (0.85^20); forcing one would over-sample the tokens of short sentences. Draws are assigned to
-    maskable tokens in order, so padding on either side changes nothing.
+    Every maskable token is selected with `probability`, independently of the others.
 
     `input_ids` int64 and `maskable` bool are (B, T); `examples` int64 (B,) are the rows' numbers in the dataset.
     Returns the masked tokens and the labels, int64 (B, T): the original token where it was selected, else -100.
     """
+    # A sentence of 20 tokens has none selected in 4% of the draws (0.85^20). Forcing one would over-sample the tokens
+    # of short sentences. Draws are assigned to maskable tokens in order, so padding on either side changes nothing.
     draws = example_draws(examples, 2 * maskable.sum(axis=1), seed=seed, epoch=epoch).reshape(-1, 2)
     # One draw chooses between mask, random, kept and not hidden; the other picks the random token.
     choice = draws[:, 0]
@@ -110,7 +111,8 @@ class Translations:
     """Translate many tokens at once, by entries int64 (n, 2) from column 0 to column 1."""
 
     def __init__(self, entries: np.ndarray):
-        entries = np.unique(entries, axis=0)  # also sorts them by token
+        # This also sorts them by token.
+        entries = np.unique(entries, axis=0)
         self._tokens, self._starts, self._counts = np.unique(entries[:, 0], return_index=True, return_counts=True)
         self._translations = entries[:, 1]
 

@@ -228,6 +228,7 @@ class PairCollator(LinkCollator):
             batch["sentences0"] = torch.from_numpy(np.array(stored, dtype=np.float32))
         if "teacher" in rows[0]:
             batch["teacher"] = torch.from_numpy(np.array([row["teacher"] for row in rows], dtype=np.float32))
+        # Hashes of numbers are equal in all processes, unlike those of strings.
         if self.sentences:
             batch["texts"] = torch.tensor([hash(tuple(row["target_ids"])) for row in rows])
         half = SIDES.index(self.regularized_side)
@@ -329,7 +330,8 @@ class WordCollator(LinkCollator):
         return batch
 
     def _sequences(self, sentences: Sequence[Sentence]) -> tuple[dict[str, torch.Tensor], list[np.ndarray]]:
-        cut = 2 if self.linked_tokens == "words" else 0  # [CLS] and [SEP] stand at the end
+        # [CLS] and [SEP] stand at the end.
+        cut = 2 if self.linked_tokens == "words" else 0
         if self.features is not None:
             rows = [np.asarray(row[f"{side}_rows"]) for row, side, _ in sentences]
             stored, _ = pad_rows([cached[: len(cached) - cut] for cached in rows], -1)
@@ -367,7 +369,7 @@ class CachedLinkCollator:
     def __call__(self, rows: list[EncodedRow]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         size = len(rows)
-        places = np.array([[row["source_row"] for row in rows], [row["target_row"] for row in rows]])
+        places = np.array([(row["source_row"], row["target_row"]) for row in rows]).T
         link_ids = torch.arange(size)
         batch = {
             "word_vectors": self.features.read(places.reshape(-1))[:, 0].unsqueeze(0),
@@ -408,9 +410,5 @@ def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
         return rows
 
     return map_rows(
-        dataset,
-        split,
-        with_indices=True,
-        remove_columns=dataset.column_names,
-        desc="Splitting pairs into links",
+        dataset, split, with_indices=True, remove_columns=dataset.column_names, desc="Splitting pairs into links"
     )

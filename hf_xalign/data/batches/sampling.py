@@ -128,11 +128,9 @@ def _quotas(weights: np.ndarray, total: int) -> np.ndarray:
 
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return each row's `length`, uint16 (n,), the id of its `source_lang`, int16 (n,), and the languages by id.
-
-    Pairs that are encoded only when they are read have no column `length`. Their length is the number of characters on
-    the longer side, which predicts the number of tokens better than the number of words does.
-    """
+    """Return each row's `length`, uint16 (n,), the id of its `source_lang`, int16 (n,), and the languages by id."""
+    # Pairs that are encoded only when they are read have no length. The number of characters on the longer side
+    # predicts the number of tokens better than the number of words does.
     measured = ["length"] if "length" in dataset.column_names else ["source_words", "target_words"]
     lengths = np.empty(len(dataset), dtype=np.uint16)
     start = 0

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-LETTERS = range(0x17000, 0x187F8)  # Tangut, which no vocabulary of natural text has
+# Tangut, which no vocabulary of natural text has.
+LETTERS = range(0x17000, 0x187F8)
 # SentencePiece's mark for the start of a word is part of pieces but has no letter.
 WORD_START = "▁"
 
@@ -115,7 +116,8 @@ class SharedPieces:
         return cls(word_tokenizer(tokenizer).backend_tokenizer.to_str(), tuple(np.sort(pieces[drawn]).tolist()))
 
     def __hash__(self) -> int:
-        return hash(self.tokenizer)  # cached by the string; a hash of many pieces would be computed for every word
+        # Cached by the string; a hash of many pieces would be computed for every word.
+        return hash(self.tokenizer)
 
 
 @functools.lru_cache(maxsize=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from datasets import Dataset, Features, LargeList, List, Value
 
@@ -12,7 +12,7 @@ from hf_xalign.cache import map_rows
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.word_order import TREE_COLUMNS, Tree
 from hf_xalign.data.parallel import LINKED, Table, check_columns
-from hf_xalign.data.span_labels import find_spans, span_parts
+from hf_xalign.data.span_labels import Span, find_spans, span_parts
 from hf_xalign.errors import explained
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def derive(
     ]
     if left := sorted(set(dataset.column_names).difference(columns_left, *tree_columns(columns).values())):
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
-    spans = labels is not None and bool(span_parts(label for row in dataset[labels] for label in row))
+    spans = labels is not None and bool(span_parts(chain.from_iterable(dataset[labels])))
 
     def rewrite(batch: Table, rows: Sequence[int]) -> Table:
         rewritten: Table = {name: [] for name in (*trees, *([labels] if labels else []))}
@@ -111,13 +111,15 @@ def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
     B I I). A span whose words are separated becomes several spans. An I without a B of its type before it begins a
     span (IOB1).
     """
-    span_of = {word: span for span in find_spans(labels) for word in range(span.start, span.end)}
+    span_of: dict[int, Span] = {}
+    for span in find_spans(labels):
+        span_of |= dict.fromkeys(range(span.start, span.end), span)
     moved = []
     last = None
     for index in order:
-        span = span_of.get(index)
-        moved.append(labels[index] if span is None else f"{'I' if span == last else 'B'}-{span.kind}")
-        last = span
+        own = span_of.get(index)
+        moved.append(labels[index] if own is None else f"{'I' if own == last else 'B'}-{own.kind}")
+        last = own
     return moved
 
 
@@ -135,6 +137,6 @@ def _sentence(
 
 def _check_columns(dataset: Dataset, trees: Mapping[str, Sequence[str]], *labels: str) -> None:
     """Raise an InputError if a column of text, of its tree or of labels is missing."""
-    needed = [name for columns in trees.values() for name in columns]
+    needed = list(chain.from_iterable(trees.values()))
     remedy = "syntax needs dependency trees: read them from CoNLL-U by load_treebank." if needed else ""
     check_columns(dataset, [*trees, *labels, *needed], "the dataset", remedy)

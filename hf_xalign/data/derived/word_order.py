@@ -49,7 +49,8 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
         if is_withheld(columns["tokens"]):
             withheld += 1
             continue
-        with explained(f"{path}, line {start}", ValueError):  # a head that is no number
+        # A head may be no number.
+        with explained(f"{path}, line {start}", ValueError):
             heads = list(map(int, columns["head"]))
         yield Tree(columns["tokens"], columns["upos"], heads, columns["deprel"])
     if withheld and withheld == count:
@@ -63,7 +64,7 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
 def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
     """Load the sentences of CoNLL-U files as a dataset with the columns `tokens`, `upos`, `heads` and `deprels`."""
     files = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    trees = [tree for file in files for tree in read_trees(file)]
+    trees = list(itertools.chain.from_iterable(map(read_trees, files)))
     words = List(Value("string"))
     features = Features({"tokens": words, "upos": words, "heads": List(Value("int32")), "deprels": words})
     # In the order of `Tree`, also of a file without sentences.
@@ -73,7 +74,8 @@ def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
 
 HEAD = "HEAD"  # label of the head itself, among the relations of its dependents
 
-_CATEGORIES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "AUX": "VERB"}  # heads whose dependents are reordered
+# Heads whose dependents are reordered.
+_CATEGORIES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "AUX": "VERB"}
 
 _EXACT = 10  # longest phrase whose Z is summed exactly, over 2^10 sets
 
@@ -99,16 +101,15 @@ class WordOrder:
                 if category is None:
                     continue
                 labels = _labels(tree, number, members)
-                for k, first in enumerate(labels):
-                    counts[category].update((first, second) for second in labels[k + 1 :] if second != first)
+                counts[category].update(pair for pair in itertools.combinations(labels, 2) if pair[0] != pair[1])
         if not any(counts.values()):
             raise InputError("no noun or verb of the trees has a dependent to learn an order from. Take more trees.")
         # In sorted order, so that equal counts have equal fingerprints.
-        nested: dict[str, dict[str, dict[str, int]]] = {category: defaultdict(dict) for category in counts}
+        nested: dict[str, dict[str, dict[str, int]]] = {category: {} for category in counts}
         for category, orders in counts.items():
             for (first, second), count in sorted(orders.items()):
-                nested[category][first][second] = count
-        return cls({category: dict(table) for category, table in nested.items()})
+                nested[category].setdefault(first, {})[second] = count
+        return cls(nested)
 
     def probability(self, category: str, first: str, second: str, *, natural: bool) -> float:
         """Return P(first before second); `natural` if the sentence has this order, which equal relations keep."""
@@ -172,10 +173,8 @@ def _precedes(before: Sequence[Sequence[float]], k: int, members: int) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def _totals(before: tuple[tuple[float, ...], ...]) -> Sequence[float] | defaultdict[int, float]:
-    """Return Z for each set of members: the sum over its orders of the product over pairs.
-
-    Phrases longer than `_EXACT` use 1, so that each place is drawn without looking ahead.
-    """
+    """Return Z for each set of members: the sum over its orders of the product over pairs."""
+    # With 1 for every set, each place of a long phrase is drawn without looking ahead.
     if len(before) > _EXACT:
         return defaultdict(lambda: 1.0)
     totals = [1.0]
@@ -190,7 +189,7 @@ def _phrases(tree: Tree) -> list[list[int]]:
     phrases: list[list[int]] = [[], *([number] for number in range(1, len(tree.words) + 1))]
     for number, head in enumerate(tree.heads, 1):
         phrases[head].append(number)
-    return [sorted(members) for members in phrases]
+    return list(map(sorted, phrases))
 
 
 def _category(tree: Tree, number: int) -> str | None:

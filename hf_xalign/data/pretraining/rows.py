@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from collections import Counter
@@ -234,7 +235,7 @@ def _rows(
             row, filled = list(frame[0]), 0
             ends: list[int] = []
             for name, behind in zip(names, frame[1:], strict=True):
-                row += [token for sentence in batch[name][first:last] for token in sentence]
+                row += itertools.chain.from_iterable(batch[name][first:last])
                 row += behind
                 if padding is not None and not ends:
                     filled = len(frame[0]) + room + len(behind) - len(row)
@@ -360,8 +361,8 @@ class TokenEntries:
 
     def save(self, folder: str | Path) -> Path:
         """Write the entries into a checkpoint's folder and return the file's path."""
-        content = {name: value for name, value in vars(self).items() if name != "ids"}
-        content |= {"dropped": dict(self.dropped), "entries": self.ids.tolist()}
+        content = {**vars(self), "dropped": dict(self.dropped), "entries": self.ids.tolist()}
+        del content["ids"]
         return write_text(Path(folder) / ENTRIES_FILE, json.dumps(content, ensure_ascii=False))
 
     @classmethod

@@ -116,7 +116,7 @@ def cut_tokenizer(
     old_ids = np.array(sorted(kept_ids.union(used[: vocab_size - len(kept_ids)])), dtype=np.int64)
     if len(old_ids) < vocab_size:
         logger.info("the texts use only %s pieces, less than vocab_size=%s", f"{len(old_ids):,}", f"{vocab_size:,}")
-    new_id = {old: new for new, old in enumerate(old_ids.tolist())}
+    new_id = dict(zip(old_ids.tolist(), itertools.count()))
     spec["model"]["vocab"] = [vocabulary[old] for old in new_id]
     spec["model"]["unk_id"] = new_id[spec["model"]["unk_id"]]
     for token in spec["added_tokens"]:
@@ -135,10 +135,6 @@ def add_pieces(
     of more tokens than that get pieces too, of any characters; other text with these pieces may then be split
     differently. Equal texts give equal pieces. A warning names the combining marks that the tokenizer's normalizer
     strips from the text.
-
-    Raises:
-        InputError: the tokenizer needs no pieces, `count` is below the number of missing characters, `split_over` is
-            below 1, or the vocabulary is of another kind.
     """
     check_range(least=1, split_over=split_over)
     spec = tokenizer_spec(tokenizer)
@@ -155,7 +151,7 @@ def add_pieces(
         raise InputError(
             f"{tokenizer_name(tokenizer)}: the tokenizer can write every word of the text{few}, so it needs no pieces"
         )
-    vocabulary = {piece for piece, _ in model["vocab"]} if kind == "Unigram" else set(model["vocab"])
+    vocabulary = set(dict(model["vocab"]))
     units = {word: [word[0], *(prefix + c for c in word[1:])] for word in words}
     missing = sorted(set().union(*units.values()) - vocabulary)
     if count < len(missing):
@@ -171,11 +167,13 @@ def add_pieces(
             fresh.update(token.value for token in tokens if unwritable(token))
     if split_over is not None:
         fresh.update(itertools.chain.from_iterable(units.values()))
-    merges = [
-        pair for pair in _learn_merges(words, units, 2 * count, bytewise=kind == "BPE") if fresh & {*pair[0], *pair[1]}
-    ]
-    pieces = [piece for pair in merges if (piece := _join([*pair[0], *pair[1]], prefix)) not in vocabulary]
-    new = list(dict.fromkeys([*missing, *pieces]))
+    merges, pieces = [], dict.fromkeys(missing)
+    for first, second in _learn_merges(words, units, 2 * count, bytewise=kind == "BPE"):
+        # A merge of known characters alone would change the tokens of other text.
+        if fresh & {*first, *second}:
+            merges.append((_join(first), _join(second)))
+            pieces[_join([*first, *second], prefix)] = None
+    new = [piece for piece in pieces if piece not in vocabulary]
     if kind == "Unigram":
         _add_scored(model, words, missing, new, count, competing=split_over is not None)
     elif kind == "WordPiece":
@@ -185,12 +183,12 @@ def add_pieces(
         needed = [piece for piece in new[:count] if used[piece] or piece in missing]
         model["vocab"] = old | _numbered(needed, len(old))
     else:
-        _add_merges(model, words, [(_join(a), _join(b)) for a, b in merges], len(vocabulary) + count)
+        _add_merges(model, words, merges, len(vocabulary) + count)
     return rebuild(tokenizer, spec)
 
 
 def _numbered(pieces: Iterable[str], start: int) -> dict[str, int]:
-    return {piece: number for number, piece in enumerate(pieces, start)}
+    return dict(zip(pieces, itertools.count(start)))
 
 
 def _badly_written(
@@ -218,7 +216,8 @@ def _badly_written(
         kept_marks.update(_marks(normal if not bytewise else text))
         split = tokenizer.pre_tokenizer
         chunks = [normal] if split is None else [chunk for chunk, _ in split.pre_tokenize_str(normal)]
-        words.update(word for chunk in chunks for word in re.split(f"(?<!^)(?={WORD_START})", chunk))
+        for chunk in chunks:
+            words.update(re.split(f"(?<!^)(?={WORD_START})", chunk))
     if lost := marks - kept_marks:
         names = ", ".join(unicodedata.name(mark, f"U+{ord(mark):04X}") for mark, _ in lost.most_common(3))
         logger.warning(
@@ -257,15 +256,13 @@ def _join(units: Sequence[str], prefix: str = "") -> str:
 def _learn_merges(
     words: Counter[str], units: dict[str, list[str]], count: int, *, bytewise: bool
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the most frequent merges of words that are given as units, by BPE, which is deterministic.
-
-    Punctuation is not merged, unless units are `bytewise`: a punctuation character may then stand for a byte.
-    """
+    """Yield the most frequent merges of words that are given as units, by BPE, which is deterministic."""
     # The trainer sees each unit as one character.
     codes: dict[str, str] = {}
     runs = Counter[str]()
     for word, times in words.items():
         run = "".join(codes.setdefault(unit, chr(_PRIVATE + len(codes))) for unit in units[word])
+        # Punctuation is not merged. In a bytewise vocabulary it may stand for a byte.
         marks = {codes[u] for u in units[word] if not bytewise and unicodedata.category(u[-1]).startswith("P")}
         for mark in marks:
             run = run.replace(mark, " ")
@@ -274,7 +271,7 @@ def _learn_merges(
     trained = Tokenizer(models.BPE())
     trainer = trainers.BpeTrainer(vocab_size=len(codes) + count, show_progress=False)
     trained.train_from_iterator(runs.elements(), trainer)
-    text = {code: unit for unit, code in codes.items()}
+    text = dict(zip(codes.values(), codes))
     for first, second in json.loads(trained.to_str())["model"]["merges"]:
         yield [text[code] for code in first], [text[code] for code in second]
 
@@ -284,18 +281,18 @@ def _add_scored(
 ) -> None:
     """Add the most frequent pieces of the words, and all `missing` characters, to a Unigram vocabulary.
 
-    Each round splits the words by the scores of the round before, at first into as few pieces as possible, and scores
-    each piece by the logarithm of its frequency. With `competing`, new pieces score just below the vocabulary's rarest
-    piece, so that frequent words of other text keep their pieces.
+    Each round splits the words by the scores of the round before, and scores each piece by the logarithm of its
+    frequency.
     """
+    # New pieces that compete score just below the rarest one, so that frequent words of other text keep their pieces.
     lowest, scale = (min(score for _, score in model["vocab"]), 0.1) if competing else (0.0, 1.0)
     # A model of 250,000 pieces takes seconds to build, so it holds only pieces that occur in these words.
     substrings: set[str] = set()
     for word in words:
-        for start in range(len(word)):
-            substrings.update(word[start:end] for end in range(start + 1, len(word) + 1))
+        substrings.update(word[start:end] for start, end in itertools.combinations(range(len(word) + 1), 2))
     old = [model["vocab"][model["unk_id"]], *(entry for entry in model["vocab"] if entry[0] in substrings)]
     small = {**model, "unk_id": 0}
+    # Equal scores split words into as few pieces as possible.
     scores = dict.fromkeys(pieces, lowest - 10 * scale)
     for _ in range(_ROUNDS):
         used = _usage_of({**small, "vocab": [*old, *scores.items()]}, words)
@@ -313,6 +310,7 @@ def _add_merges(model: Spec, words: Counter[str], merges: list[tuple[str, str]],
         if len(model["vocab"]) < most and {first, second} <= model["vocab"].keys():
             model["merges"].append([first, second])
             model["vocab"].setdefault(first + second, len(model["vocab"]))
+    # From the last merge to the first, because a merge that is needed needs those of its two parts.
     needed, needed_merges = set(_usage_of(model, words)), list[list[str]]()
     for first, second in reversed(model["merges"][old:]):
         if first + second in needed:
@@ -347,9 +345,6 @@ def extend_tokenizer(
 
     `alphabet` is `Alphabet.of(words, tokenizer)`. Returns the tokenizer, and int64 (n, 2) with the id of each natural
     piece and of its copy. The model then needs `model.resize_token_embeddings(len(tokenizer))`.
-
-    Raises:
-        InputError: the tokenizer does not split text at blanks into pieces of characters, or was extended before.
     """
     spec = tokenizer_spec(tokenizer)
     name = tokenizer_name(tokenizer)
@@ -371,7 +366,6 @@ def extend_tokenizer(
     spec["normalizer"] = _normalizer(tokenizer.backend_tokenizer.normalizer, spec["normalizer"], alphabet)
     special = {token["content"] for token in spec["added_tokens"]}
     special.add(model["vocab"][model["unk_id"]][0] if unigram else model["unk_token"])
-    scores = [score for _, score in model["vocab"]] if unigram else []
     counterparts: list[tuple[int, int]] = []
     for piece, natural in sorted(vocabulary.items(), key=lambda item: item[1]):
         if piece in special or (derived := alphabet.translate(piece)) == piece:
@@ -379,7 +373,7 @@ def extend_tokenizer(
         counterparts.append((natural, len(vocabulary)))
         vocabulary[derived] = len(vocabulary)
         if unigram:
-            model["vocab"].append([derived, scores[natural]])
+            model["vocab"].append([derived, model["vocab"][natural][1]])
     if not unigram:
         model["vocab"] = vocabulary
         # Right after its original, so that merges apply in the same order in words that keep some characters.
@@ -414,7 +408,8 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> Spec:
     """Return the content of `tokenizer.json`, with the added tokens in the model's vocabulary."""
     check_fast(tokenizer, "get other pieces")
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
-    spec["truncation"] = spec["padding"] = None  # left over from the last call
+    # Both are left over from the last call.
+    spec["truncation"] = spec["padding"] = None
     model = spec["model"]
     vocabulary = model["vocab"]
     for token in sorted(spec["added_tokens"], key=lambda token: token["id"]):
@@ -433,13 +428,11 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> Spec:
 
 
 def rebuild(tokenizer: PreTrainedTokenizerBase, spec: Spec) -> PreTrainedTokenizerFast:
-    """Make a tokenizer from `spec` with the special tokens and settings of `tokenizer`.
-
-    It is a `PreTrainedTokenizerFast`, because a model's own class replaces normalizer and pre-tokenizer when loaded.
-    """
+    """Make a tokenizer from `spec` with the special tokens and settings of `tokenizer`."""
     by_content = {token.content: token for token in tokenizer.added_tokens_decoder.values()}
     roles = {role: by_content.get(str(token), str(token)) for role, token in tokenizer.special_tokens_map.items()}
     role_names = set(map(str, roles.values()))
+    # Not of the model's own class, which replaces normalizer and pre-tokenizer when it is loaded.
     return PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(json.dumps(spec)),
         **roles,
@@ -471,7 +464,7 @@ def _renumber(processor: Spec | None, new_id: Callable[[int], int]) -> None:
     for inner in processor.get("processors", []):
         _renumber(inner, new_id)
     for token in processor.get("special_tokens", {}).values():
-        token["ids"] = [new_id(old) for old in token["ids"]]
+        token["ids"] = list(map(new_id, token["ids"]))
     for role in ("cls", "sep"):
         if role in processor:
             processor[role][1] = new_id(processor[role][1])

@@ -81,12 +81,7 @@ def digest(*parts: object) -> str:
 
 
 def read_json(path: str | os.PathLike, fault: str = "not JSON", remedy: str = "") -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        InputError: the file is not JSON in UTF-8. The message has the fault and the remedy.
-        OSError: there is no such file.
-    """
+    """Return the content of a JSON file; the fault and the remedy are for the InputError about any other file."""
     with content_errors(path, fault, remedy):
         return json.loads(Path(path).read_text(encoding="utf-8"))
 

@@ -551,7 +551,8 @@ def _from_words(words: object, hint: object, where: str) -> object:
     members = _members(hint)
     if not isinstance(words, str) or (str in members and bool not in members) or Path in members or _choices(hint):
         return words
-    for kind in (int, float):  # YAML would read 010 as 8, and 1e-5 as text
+    # YAML would read 010 as 8, and 1e-5 as text.
+    for kind in (int, float):
         with contextlib.suppress(ValueError):
             if kind in members:
                 return kind(words)

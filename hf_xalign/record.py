@@ -6,14 +6,13 @@ and a number that is not finite is null.
 
 The file has whole paths of this machine. What leaves the machine (a push, a card, a report) has only their last names
 ([`portable`]), so that it reveals nothing about the machine and its user.
-
-`--help` and `hf_xalign.config` import this module, so it loads torch only to name the GPUs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import json
 import logging
 import math
@@ -161,7 +160,7 @@ def find_warnings(record: Record) -> list[str]:
     """
     scores, losses = record["scores"], record.get("losses") or {}
     before = scores.get("before") or {}
-    metric = next((name for values in before.values() for name in values if not Score.read(name).is_count), "")
+    metric = next((name for name in itertools.chain(*before.values()) if not Score.read(name).is_count), "")
     metric = record["task"]["metric"] if record.get("task") else metric
     start = {code: values.get(metric) for code, values in before.items()}
     end = {code: values.get(metric) for code, values in (scores.get("after") or {}).items()}
@@ -284,7 +283,8 @@ def portable(value: object) -> Any:
         ['--train_data', 'de=de.tsv', '--aligner', 'dictionary:en-de.txt']
     """
     if isinstance(value, Mapping):
-        like_paths = ("labels", "objective", "paper")  # fields whose text may look like a path
+        # Fields whose text may look like a path.
+        like_paths = ("labels", "objective", "paper")
         return {portable(k): v if k in like_paths else portable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return list(map(portable, value))

@@ -105,7 +105,8 @@ def before_table(record: Record) -> str:
 def headline_rows(record: Record) -> list[tuple[str, ...]]:
     """Return rows of [`score_rows`]: a language's first score of words, sentences and lexicon, and all others."""
     rows: dict[tuple[object, ...], tuple[str, ...]] = {}
-    grouped = KINDS.keys() - {"probe"}  # of other kinds, each score says something else
+    # Of other kinds, each score says something else.
+    grouped = KINDS.keys() - {"probe"}
     for row in score_rows(record):
         if not (score := Score.read(row[1], row[0])).is_count:
             kind = score.task if score.task in grouped else score.measure

@@ -79,7 +79,6 @@ _LINKERS = {
 
 
 def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> dict[str, object]:
-    """Return the values of the template, formatted as Markdown."""
     values, preset = view(record), record["preset"]
     method = code(metadata.method_name(record))
     if preset and not metadata.is_map(record):
@@ -90,10 +89,11 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
     paper = record["paper"] or {}
     rows = _coded(values["rows"])
     top = first_rows(rows)
-    domains = (
-        s.get("domain") or (s["source"].startswith("builtin:") and "short user-interface sentences of Chromium")
-        for s in record["data"]["eval"]
-    )
+    domains: dict[str, None] = {}
+    for source in record["data"]["eval"]:
+        built_in = "short user-interface sentences of Chromium" if source["source"].startswith("builtin:") else ""
+        if domain := source.get("domain") or built_in:
+            domains[text(domain)] = None
     return values | {
         "title": text(metadata.title(record)),
         "base": _base(record),
@@ -118,7 +118,7 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         "worse": _worse(record),
         "intervals": table(("language", "metric", "before", "after"), _coded(values["intervals"]), numbers=2),
         "pictures": _pictures(pictures),
-        "domains": "; ".join(dict.fromkeys(text(domain) for domain in domains if domain)),
+        "domains": "; ".join(domains),
         "sources": [(role, _source(source)) for role, entries in values["sources"] for source in entries],
         "links": _links(record["links"]),
         "no_links": record.get("linked_by") == "none",

@@ -57,8 +57,11 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder. Pass the folder that the model was saved to.")
     check_model_folder(folder)
-    names = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    files = {name: path for name, path in names.items() if re.fullmatch(f"{_MODEL}|{_OTHER}", name)}
+    files = {}
+    for path in filter(Path.is_file, sorted(folder.rglob("*"))):
+        name = path.relative_to(folder).as_posix()
+        if re.fullmatch(f"{_MODEL}|{_OTHER}", name):
+            files[name] = path
     if not any(map(_WEIGHTS.fullmatch, files)):
         raise InputError(
             f"{folder} has no model.safetensors, adapter_model.safetensors or maps/*.safetensors. Convert "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import starmap
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
@@ -71,16 +72,12 @@ def push(
             f"private=True: {repo_id} already exists and is public. Change its settings, or choose another name."
         )
     added = contents.read(repo_id, revision)
-    old = (file.rfilename for file in info.siblings or [])
-    return api.create_commit(
-        repo_id,
-        [
-            *(CommitOperationAdd(path, content) for path, content in added.items()),
-            *(CommitOperationDelete(path) for path in old if path not in added and decides_model(path)),
-        ],
-        commit_message=message,
-        revision=revision,
-    )
+    operations: list[CommitOperationAdd | CommitOperationDelete] = list(starmap(CommitOperationAdd, added.items()))
+    for file in info.siblings or []:
+        # Weights or a config that an earlier push left would be loaded with the new files.
+        if file.rfilename not in added and decides_model(file.rfilename):
+            operations.append(CommitOperationDelete(file.rfilename))
+    return api.create_commit(repo_id, operations, commit_message=message, revision=revision)
 
 
 @_connection()
@@ -96,7 +93,7 @@ def push_space(
     check_repo_id(repo_id)
     api = _api(token)
     name = api.create_repo(repo_id, repo_type="space", space_sdk="gradio", private=private, exist_ok=True).repo_id
-    additions = [CommitOperationAdd(path, content) for path, content in files(name).items()]
+    additions = list(starmap(CommitOperationAdd, files(name).items()))
     return api.create_commit(name, additions, commit_message=message, repo_type="space")
 
 

@@ -323,7 +323,6 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
 
 
 def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the languages of all rows; an invalid code raises an InputError."""
     for file in progress(files, desc="Counting pairs", unit=" files", leave=False):
         for batch in read_rows([file], columns=LANGUAGES):
             for column in LANGUAGES:
@@ -350,7 +349,8 @@ def _link_dataset(job: Job, dataset: Dataset, keep_unlinked: bool, path: Path) -
         features=Features({**dataset.features, **ADDED}),
         cache_file_name=str(path),
         load_from_cache_file=False,
-        new_fingerprint=path.stem,  # avoids hashing the job
+        # Otherwise `datasets` would hash the job, with the encoder in it.
+        new_fingerprint=path.stem,
         desc="Linking",
     )
     check_links({name: (links[name], too_long[name]) for name in links}, len(dataset))
@@ -358,7 +358,7 @@ def _link_dataset(job: Job, dataset: Dataset, keep_unlinked: bool, path: Path) -
 
 def _link_shard(job: Job, folder: Path, number: int, shards: int) -> tuple[dict[str, Any], list[Path]]:
     total = sum(rows for _, rows in job.text)
-    first, last = (total * edge // shards for edge in (number, number + 1))
+    first, last = total * number // shards, total * (number + 1) // shards
     rows = pyarrow.concat_tables(map(normalize, read_rows(job.text, first, last)))
     with statistical.one_thread() if job.rules.kind in STATISTICAL_ALIGNERS else nullcontext():
         table, too_long = job.link(rows)
@@ -601,7 +601,8 @@ def check_links(counts: dict[str, tuple[int, int]], pairs: int) -> None:
 
 def _rows_of(table: Rows, pair: Pair) -> np.ndarray:
     """Return the ascending row numbers of a language pair."""
-    source, target = (pyarrow.compute.equal(table[name], code) for name, code in zip(LANGUAGES, pair))
+    source = pyarrow.compute.equal(table["source_lang"], pair[0])
+    target = pyarrow.compute.equal(table["target_lang"], pair[1])
     return np.flatnonzero(pyarrow.compute.and_(source, target).to_numpy(zero_copy_only=False))
 
 
@@ -625,13 +626,15 @@ def _fit(job: Job, pair: Pair, ways: tuple[str, ...]) -> tuple[dict[str, Any], l
     models = statistical.fit(
         job.rules.kind, job.words(pair, job.rules.fit_pairs), ways, seed=job.rules.seed, desc=desc
     )
-    # A new folder for each attempt, because a process of a killed run may still be writing.
-    folders = [Path(tempfile.mkdtemp(dir=job.work)) for _ in ways]
+    folders: list[str] = []
     files: list[Path] = []
-    for model, folder in zip(models, folders, strict=True):
+    for model in models:
+        # A new folder for each attempt, because a process of a killed run may still be writing.
+        folder = Path(tempfile.mkdtemp(dir=job.work))
         statistical.save_model(model, folder)
+        folders.append(folder.name)
         files += sorted(folder.iterdir())
-    return {"folders": [folder.name for folder in folders]}, files
+    return {"folders": folders}, files
 
 
 def _choose_layer(job: Job) -> tuple[dict[str, Any], list[Path]]:

@@ -62,7 +62,7 @@ def count_links(tables: Iterable[pyarrow.Table | pyarrow.RecordBatch]) -> dict[P
         links = pyarrow.nulls(len(table), pyarrow.int32())
         if "links" in table.schema.names:
             links = pyarrow.compute.list_value_length(table["links"])
-        grouped = pyarrow.table([*(table[name] for name in LANGUAGES), links], [*LANGUAGES, "links"])
+        grouped = pyarrow.table([table["source_lang"], table["target_lang"], links], [*LANGUAGES, "links"])
         for row in grouped.group_by(LANGUAGES).aggregate([([], "count_all"), ("links", "sum")]).to_pylist():
             pair = row["source_lang"], row["target_lang"]
             pairs, count = by_pair[pair]

@@ -44,7 +44,8 @@ class PharaohReader:
 
     def __init__(self, path: str | Path, pairs: int):
         self.path = path
-        lines, lowest = 0, list[int]()  # the lowest word number of each row with links
+        # `lowest` has the lowest word number of each row with links.
+        lines, lowest = 0, list[int]()
         for links in read_pharaoh(path):
             lines += 1
             if links:
@@ -135,7 +136,8 @@ def _naacl_links(path: str | Path, lines: Sequence[str]) -> Iterator[tuple[int, 
         match = _NAACL.fullmatch(line)
         if match is None or int(match[1]) == 0:
             raise InputError(f"{path}, row {row}: {line!r:.60} is not a link. Write 1 14 19 S, counting from 1.")
-        if int(match[2]) and int(match[3]):  # 0 is the empty word
+        # Position 0 is the empty word.
+        if int(match[2]) and int(match[3]):
             yield int(match[1]), match[4] or "S", int(match[2]), int(match[3])
 
 

@@ -82,9 +82,6 @@ class Linking:
             links: False for a loss that reads none: all pairs stay, without links.
             model: the trained encoder, for aligners `encoder` and `encoder:NAME` (on its device).
             tokenizer: tokenizer of `model`.
-
-        Raises:
-            InputError: as [`align_words`], or for subwords of pairs that have words.
         """
         sources = sources or [{"source": "train_dataset", "pairs": len(pairs)}]
         given = "links" in pairs.column_names

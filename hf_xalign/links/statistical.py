@@ -95,8 +95,10 @@ class StatisticalLinker:
         self.too_long += len(sources) - len(fitting)
         links: list[list[list[int]]] = [[] for _ in sources]
         # For the others, Thot would allocate whole matrices: 100 MB for two sides of 10,000 words.
-        fitting_sides = ([safe_words(side[k]) for k in fitting] for side in (sources, targets))
-        for k, (_, matrix) in zip(fitting, self._aligner.get_best_alignments(*fitting_sides), strict=True):
+        source_words = [safe_words(sources[k]) for k in fitting]
+        target_words = [safe_words(targets[k]) for k in fitting]
+        found = self._aligner.get_best_alignments(source_words, target_words)
+        for k, (_, matrix) in zip(fitting, found, strict=True):
             links[k] = np.argwhere(matrix.to_numpy()).tolist()
         return links
 
@@ -122,9 +124,9 @@ def fit(
             for model, direction in zip(fitted, directions):
                 model.add_sentence_pair(*((source, target) if direction == FORWARD else (target, source)))
     with one_thread():
-        return [
-            _train(chain, model, seed, desc and f"{desc}, {direction}") for model, direction in zip(fitted, directions)
-        ]
+        for number, direction in enumerate(directions):
+            fitted[number] = _train(chain, fitted[number], seed, desc and f"{desc}, {direction}")
+    return fitted
 
 
 def save_model(model: models.AlignmentModel, folder: Path) -> None:
@@ -176,7 +178,8 @@ def one_thread() -> threadpool_limits:
 
     Thot has its own OpenMP runtime, but uses torch's if torch was loaded first, so both are limited.
     """
-    import_thot()  # only libraries that are loaded are limited
+    # Only libraries that are loaded are limited.
+    import_thot()
     return threadpool_limits(1, "openmp")
 
 

@@ -186,7 +186,9 @@ def _judge(chunk: Chunk, work: Path, limits: Limits) -> Summary:
     survivors: list[Pair] = []
     removed: dict[str, Counter[str]] = defaultdict(Counter)
     examples: dict[str, list[Pair]] = defaultdict(list)
+    counts: Counter[str] = Counter()
     for source, target, *languages in chunk.pairs:
+        counts.update(set(languages))
         pair = Pair(clean(source), clean(target), *languages)
         step = next((step for step, broken in _rules.items() if broken(pair)), None)
         if step is None:
@@ -206,7 +208,7 @@ def _judge(chunk: Chunk, work: Path, limits: Limits) -> Summary:
         "origin": chunk.origin,
         "digest": chunk.digest,
         "read": Counter(pair.languages for pair in chunk.pairs),
-        "languages": Counter(code for pair in chunk.pairs for code in {pair.source_lang, pair.target_lang}),
+        "languages": counts,
         "removed": removed,
         "examples": examples,
     }

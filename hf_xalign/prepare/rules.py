@@ -368,7 +368,8 @@ def _shared_digits(pair: Pair) -> float:
 
 def _digits(text: str) -> Counter[str]:
     digits = Counter(str(unicodedata.decimal(digit)) for digit in _DIGITS.findall(text))
-    del digits["0"]  # which thousands and units add
+    # Thousands and units add zeros.
+    del digits["0"]
     return digits
 
 

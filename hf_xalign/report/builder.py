@@ -27,9 +27,6 @@ def render_report(folder: str | os.PathLike) -> str:
 
     The page loads nothing and runs no script. All text from the files (names of models, data, settings) is escaped.
 
-    Raises:
-        InputError: there is no `results.json`, or a file is not JSON.
-
     Example:
         >>> import tempfile
         >>> from hf_xalign.record import finish_record, start_record, write_record
@@ -48,16 +45,16 @@ def render_report(folder: str | os.PathLike) -> str:
     log, log_source, steps = _read_log(folder)
     distances = _read(folder / "distances.json")
     retrievals = _read(folder / "retrievals.json")
+    losses_shown = []
+    for language, *losses in run["losses"]:
+        losses_shown.append((language, *(f"{loss:.4f}" if _is_number(loss) else "-" for loss in losses)))
     return charts.render(
         "report.html",
         title=f"{_base(record)}: {record['method']}, {', '.join(record['languages']['others'])}",
         **run,
         seconds_shown={name: f"{value:,.1f}" for name, value in run["seconds"].items()},
         drift_shown={name: f"{value:.4f}" for name, value in run["drift"].items()},
-        losses_shown=[
-            (language, *(f"{loss:.4f}" if _is_number(loss) else "-" for loss in losses))
-            for language, *losses in run["losses"]
-        ],
+        losses_shown=losses_shown,
         colors={"before": charts.BEFORE, "after": charts.AFTER, "linked": charts.LINKED, "random": charts.RANDOM},
         scores=_scores(record),
         curves=_curves(log, record["scores"].get("after") or {}, steps),
@@ -136,7 +133,8 @@ def _curves(log: Sequence[Record], after: Mapping[str, Record], steps: int) -> l
             if (name := f"{language}_{metric}") in scores and _is_number(value):
                 scores[name].setdefault(steps, value)
     of_languages = [name for language in after for name in scores if name.startswith(f"{language}_")]
-    for name, points in scores.items():  # the mean over languages
+    # The mean over languages has a last point if every language has one.
+    for name, points in scores.items():
         ends = [scores[other][steps] for other in of_languages if name in other and steps in scores[other]]
         if name not in of_languages and len(ends) == len(after) > 0:
             points.setdefault(steps, sum(ends) / len(ends))

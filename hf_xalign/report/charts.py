@@ -112,6 +112,7 @@ def _ticks(low: float, high: float) -> list[float]:
     """Return three to six round numbers from low to high."""
     step = 10 ** math.floor(math.log10(high - low))
     step = next(step * fraction for fraction in (1, 0.5, 0.2) if (high - low) / (step * fraction) >= 3)
+    # The divisions round: an end that is a tick may miss it by a little.
     first_tick = math.ceil(low / step - 1e-9)
     return [round(n * step, 12) for n in range(first_tick, math.floor(high / step + 1e-9) + 1)]
 

@@ -84,9 +84,6 @@ def permutation_test(
     smaller p if seeds agree. SciPy's `permutation_test` would copy every example for every permutation; this function
     multiplies a matrix of coin tosses by the examples that differ.
 
-    Raises:
-        InputError: seeds or examples do not match.
-
     Example:
         >>> ones = [1] * 8
         >>> system = [ExampleScores.from_counts(ones, ones, ones)]
@@ -96,11 +93,13 @@ def permutation_test(
     """
     check_same_test(scores, baseline)
     join: Any = np.concatenate if concatenate_seeds else sum
-    sums, baseline_sums = (
-        join([np.stack([run.numerators, run.denominators], axis=1) for run in system]) for system in (scores, baseline)
-    )
+    joined = []
+    for system in (scores, baseline):
+        joined.append(join([np.stack([run.numerators, run.denominators], axis=1) for run in system]))
+    sums, baseline_sums = joined
     change = baseline_sums - sums  # (examples, numerator and denominator, labels)
-    change = change[change.any(axis=(1, 2))]  # swapping the others changes nothing
+    # Swapping the answers to other examples changes nothing.
+    change = change[change.any(axis=(1, 2))]
     sums, baseline_sums = sums.sum(axis=0), baseline_sums.sum(axis=0)
     observed = abs(total(*sums) - total(*baseline_sums))
     rng = np.random.default_rng(seed)

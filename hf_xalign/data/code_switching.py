@@ -11,6 +11,7 @@ sampler, several processes, accumulation and resuming keep the halves in one bat
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -111,7 +112,7 @@ def code_switch_pairs(
 
 
 def _twice(values: Sequence[Any]) -> list[Any]:
-    return [value for value in values for _ in range(2)]
+    return list(itertools.chain.from_iterable(zip(values, values)))
 
 
 def gather_groups(dataset: Dataset) -> Dataset:
@@ -171,9 +172,8 @@ def _gather(table: pa.Table, groups: Sequence[int], *, dataset: Dataset, bounds:
     starts = bounds[groups[0] : groups[-1] + 2]
     rows = dataset[int(starts[0]) : int(starts[-1])]
     offsets = pa.array(starts - starts[0], pa.int32())
-    return pa.table(
-        {name: pa.ListArray.from_arrays(offsets, rows[name].combine_chunks()) for name in rows.column_names}
-    )
+    lists = [pa.ListArray.from_arrays(offsets, column.combine_chunks()) for column in rows.columns]
+    return pa.table(lists, rows.column_names)
 
 
 def _check_text(columns: Record, where: str, spans: Sequence[str]) -> None:

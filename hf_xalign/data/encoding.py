@@ -8,6 +8,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -416,8 +417,8 @@ def encode_pairs(
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         columns = encode(batch, rows)
-        keep = [k for k, row_links in enumerate(columns["links"]) if row_links or keep_unlinked]
-        return {name: [values[k] for k in keep] for name, values in columns.items()}
+        keep = [row_links or keep_unlinked for row_links in columns["links"]]
+        return {name: list(compress(values, keep)) for name, values in columns.items()}
 
     encoded = map_rows(
         dataset, encode_batch, with_indices=True, remove_columns=dataset.column_names, desc="Encoding pairs"

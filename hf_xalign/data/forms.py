@@ -71,10 +71,10 @@ NUMBERED = re.compile(r"(?:\d+\|)+|[^\s|]*\d[^\s|]*\t")
 _PIECE_MARKS = ("@@ ", "▁", "￭")
 _TITLE = re.compile(r"<(title|description|s)>(?P<text>.*)</\1>")
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
-_LANGS = ("{}_lang", "{}Lang", "{}lang", "{}_language", "{}Language")
+_LANGS = ("_lang", "Lang", "lang", "_language", "Language")
 LANGUAGES = {
-    "source_lang": (*(name.format(side) for side in ("source", "src") for name in _LANGS), "lang1", "sl"),
-    "target_lang": (*(name.format(side) for side in ("target", "tgt", "trg") for name in _LANGS), "lang2", "tl"),
+    "source_lang": (*map("".join, itertools.product(("source", "src"), _LANGS)), "lang1", "sl"),
+    "target_lang": (*map("".join, itertools.product(("target", "tgt", "trg"), _LANGS)), "lang2", "tl"),
 }
 # `en-de_DE` in WMT24++
 DIRECTIONS = ("lp", "pair", "langpair", "lang_pair", "language_pair", "langs", "direction", "translation_direction")
@@ -359,9 +359,7 @@ def looks_like_header(
 ) -> bool:
     """Return whether a first row of two cells is a header, although [`find_columns`] finds no pair in it.
 
-    It is a header if it names two languages, one of the languages asked for, or only usual column names. Two names of
-    one language (`Deutsch`, `German`) are text, and so are words that happen to be codes (`war`, `was`) in a list of
-    words; the next row, `following`, shows whether the file is one.
+    It is a header if it names two languages, one of the languages asked for, or only usual column names.
     """
     asked = (source_lang, target_lang)
     if cells[0].strip().casefold() == cells[1].strip().casefold():
@@ -372,8 +370,10 @@ def looks_like_header(
         if meaning.language and (len(cell) > 3 or not cell.isascii() or _BARE_CODE.fullmatch(cell)):
             codes[cell] = meaning.language
     languages, bare = list(codes.values()), [len(cell) < 4 and cell.isascii() for cell in codes]
+    # In a list of words, those that happen to be codes (`war`, `was`) are text. The next row shows whether it is one.
     if languages and all(bare) and all(len(cell.split()) < 2 for cell in following):
         return False
+    # Two names of one language (`Deutsch`, `German`) are text too.
     if len(languages) == 2:
         return canonical_language(languages[0]) != canonical_language(languages[1])
     if languages:

@@ -598,10 +598,8 @@ def _pairs(rows: Iterator[tuple[int, Row | None]], names: tuple[str, str], on_em
 
 
 def _read(rows: readers.Rows, columns: readers.Columns, name: str, form: str) -> Iterator[tuple[int, Row | None]]:
-    """Yield the pair of each row with its words, None for an empty line.
-
-    Logs once which columns hold the pair, unless their names are obvious, and that links are not read.
-    """
+    """Yield the pair of each row with its words, None for an empty line."""
+    # Columns with obvious names are not logged.
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
     # The reader of a header has logged it.
     said = form in (".tsv", ".csv")

@@ -73,7 +73,7 @@ def is_by_language(data: Any) -> TypeGuard[Mapping[str, Any]]:
 def check_dataset(data: Any, name: str) -> Dataset:
     """Return a dataset, a table of pandas, Polars or pyarrow, or a list of dicts as a dataset without format."""
     if isinstance(data, list) and data and isinstance(data[0], Mapping):
-        data = Dataset.from_list([dict(row) for row in data])
+        data = Dataset.from_list(list(map(dict, data)))
     elif hasattr(data, "iterrows"):  # pandas is not imported for this
         data = Dataset.from_pandas(data, preserve_index=False)
     elif hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):  # a table of pyarrow, Polars or DuckDB
@@ -197,7 +197,7 @@ def draw_pairs(
 ) -> Dataset:
     """Select the pairs that the filters kept, bool (rows,), or of each source the first of them or a seeded draw.
 
-    A larger draw holds a smaller one of the same seed. The sources' entries get `draw` and the numbers of pairs drawn.
+    The sources' entries get `draw` and the numbers of pairs drawn.
     """
     # The indices of a selection would need more memory than all else.
     if max_pairs is None and usable.all():
@@ -207,6 +207,7 @@ def draw_pairs(
         rows = start + np.flatnonzero(usable[start : start + entry["pairs"]])
         start += entry["pairs"]
         if max_pairs is not None:
+            # Of a permutation, a larger draw holds a smaller one of the same seed.
             drawn = rows if draw == "first" else np.random.default_rng([seed, number]).permutation(rows)
             rows = np.sort(drawn[:max_pairs])
             if len(rows) < max_pairs:

@@ -191,6 +191,7 @@ def read_json(path: str | Path) -> Rows:
         return
     content = load_json(path)
     lists: Mapping[Any, Any] = content if isinstance(content, dict) else {None: content}
+    # Read as one text, the rows of a test set would be trained on.
     if len(splits := [name for name in lists if name in SPLITS]) > 1:
         raise InputError(f"{path}: holds several splits, {', '.join(splits)}. Write each to a file of its own.")
     if columns := _json_columns(lists):

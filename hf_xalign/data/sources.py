@@ -141,10 +141,7 @@ def check_files(items: Iterable[str]) -> None:
 def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: bool = True) -> None:
     """Raise an InputError for paths without a folder, and for folders that hold no model.
 
-    Args:
-        names: folders, Hub ids or names of built-in encoders; None is skipped.
-        whole: also refuse folders without a config or weights.
-        adapters: False refuses adapters.
+    `whole` also refuses folders without a config or weights, and `adapters=False` those of adapters.
     """
     for name in filter(None, names):
         find_builtin(name)

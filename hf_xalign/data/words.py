@@ -93,7 +93,7 @@ def list_texts(texts: str | Iterable[str], name: str = "texts") -> list[str]:
     texts = [texts] if isinstance(texts, str) else list(texts)
     if odd := next((f"{name}[{k}] is {text!r}" for k, text in enumerate(texts) if not isinstance(text, str)), None):
         raise InputError(f"{odd}, not text. Remove it, or convert it to a string.")
-    return [clean_text(text) for text in texts]
+    return list(map(clean_text, texts))
 
 
 def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[list[list[str]], list[list[str]]]:

@@ -194,8 +194,7 @@ class PPACollator(_MaskingCollator):
     - with `words="mlm"`: `mlm_input_ids`, `mlm_attention_mask` (2B, width), all query sides, then all key sides;
     - with either: `mlm_positions`, `mlm_labels` (M,), see [`PretrainingCollator`].
 
-    Position ids continue into the second sentence (PPA does not reset them). Token types are 0, because the order of
-    the sentences is random. Order and masks depend only on the seed, the epoch and the row's `pair`.
+    Order and masks depend only on the seed, the epoch and the row's `pair`.
     """
 
     def __init__(
@@ -233,6 +232,8 @@ class PPACollator(_MaskingCollator):
             for prefix, side in (("", framed[: len(rows)]), ("key_", framed[len(rows) :])):
                 batch[f"{prefix}input_ids"], inside = pad_rows(side, self.pad_token_id)
                 batch[f"{prefix}attention_mask"] = inside.astype(np.int64)
+        # Position ids continue into the second sentence, because PPA does not reset them. Token types are 0, because
+        # the order of the sentences is random.
         if self.words == "tlm":
             joined = [[*before, *query, *between, *key, *after] for query, key in zip(queries, keys, strict=True)]
             batch |= self._batch(*self._hide(joined, 2 * pairs), "mlm_")
@@ -295,9 +296,10 @@ class PretrainingCollator(_MaskingCollator):
         masked, labels, inside = self._hide([row["input_ids"] for row in rows], examples)
         spoken = {}
         if self.language_ids is not None:
-            languages = [
-                np.repeat([self.language_ids[code] for code in row["languages"]], row["parts"]) for row in rows
-            ]
+            languages = []
+            for row in rows:
+                ids = [self.language_ids[code] for code in row["languages"]]
+                languages.append(np.repeat(ids, row["parts"]))
             spoken["token_type_ids"], _ = pad_rows(languages, 0)
         if self.translations is not None:
             self._translate(self.translations, examples, masked, labels, spoken.get("token_type_ids"))

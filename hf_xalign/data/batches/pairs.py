@@ -61,7 +61,7 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], padding: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows padded at the end, int64 (rows, width), and a bool mask (rows, width), False at padding."""
-    lengths = np.array([len(row) for row in rows])
+    lengths = np.array(list(map(len, rows)))
     inside = np.arange(lengths.max()) < lengths[:, np.newaxis]
     padded = np.full(inside.shape, padding, dtype=np.int64)
     padded[inside] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
@@ -157,7 +157,7 @@ class LinkCollator:
         kept_sentences = self._regularized(links, sentences)
         regularized = np.concatenate([places[half * size + k][used] for k, (_, _, used) in enumerate(kept_sentences)])
         pairs = [row.get("pair", k) for k, (row, _, _) in enumerate(sentences[:size])]
-        counts = [len(pair) for pair in links]
+        counts = list(map(len, links))
         extra = {}
         if self.sub_batch is not None:
             kept_counts = [len(used) for _, _, used in kept_sentences]
@@ -342,14 +342,15 @@ class WordCollator(LinkCollator):
             width = stored.shape[1]
         else:
             spans = [spans_with_specials(row, side) for row, side, _ in sentences]
-            ends = [pad_rows([span[: len(span) - cut, end] for span in spans], 0)[0] for end in (0, 1)]
+            starts, _ = pad_rows([span[: len(span) - cut, 0] for span in spans], 0)
+            ends, _ = pad_rows([span[: len(span) - cut, 1] for span in spans], 0)
             input_ids, mask = pad_rows([row[f"{side}_ids"] for row, side, _ in sentences], self.pad_token_id)
             batch = {
                 "input_ids": torch.from_numpy(input_ids),
                 "attention_mask": torch.from_numpy(mask.astype(np.int64)),
-                "word_spans": torch.from_numpy(np.stack(ends, axis=-1)),
+                "word_spans": torch.from_numpy(np.stack([starts, ends], axis=-1)),
             }
-            width = ends[0].shape[1]
+            width = ends.shape[1]
         return batch, [k * width + np.arange(width) for k in range(len(sentences))]
 
 

@@ -148,7 +148,8 @@ def _table(characters: str) -> dict[int, int]:
 
 Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
 
-SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})  # stay last when a sentence is reordered
+# These stay last when a sentence is reordered.
+SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})
 
 _SUBTAGS = {"syntax": "syntax", "inversion": "inv", "permutation": "perm", "transliteration": "trans"}
 

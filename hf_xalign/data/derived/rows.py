@@ -31,11 +31,10 @@ def derive(
     trees = tree_columns(columns) if "syntax" in language.operations else dict.fromkeys(columns, ())
     _check_columns(dataset, trees, *([] if labels is None else [labels]))
     read = {*columns, labels}
-    columns_left = [
-        name
-        for name, feature in dataset.features.items()
-        if name in read or not isinstance(feature, List | LargeList | list)
-    ]
+    columns_left = []
+    for name, feature in dataset.features.items():
+        if name in read or not isinstance(feature, List | LargeList | list):
+            columns_left.append(name)
     if left := sorted(set(dataset.column_names).difference(columns_left, *tree_columns(columns).values())):
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
     spans = labels is not None and bool(span_parts(chain.from_iterable(dataset[labels])))

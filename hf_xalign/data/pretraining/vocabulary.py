@@ -152,7 +152,9 @@ def add_pieces(
             f"{tokenizer_name(tokenizer)}: the tokenizer can write every word of the text{few}, so it needs no pieces"
         )
     vocabulary = set(dict(model["vocab"]))
-    units = {word: [word[0], *(prefix + c for c in word[1:])] for word in words}
+    units = {}
+    for word in words:
+        units[word] = [word[0], *(prefix + c for c in word[1:])]
     missing = sorted(set().union(*units.values()) - vocabulary)
     if count < len(missing):
         raise InputError(f"{count} new pieces are too few: {len(missing)} characters of the text have no piece")
@@ -359,9 +361,10 @@ def extend_tokenizer(
         )
     unigram = model["type"] == "Unigram"
     vocabulary = {piece: i for i, (piece, _) in enumerate(model["vocab"])} if unigram else dict(model["vocab"])
-    if taken := [piece for piece in vocabulary if any(ord(character) in LETTERS for character in piece)]:
+    letter = re.compile(f"[{chr(LETTERS[0])}-{chr(LETTERS[-1])}]")
+    if taken := next(filter(letter.search, vocabulary), None):
         raise InputError(
-            f"{name}: {taken[0]!r} is in the vocabulary, so it has been extended. Give the original tokenizer."
+            f"{name}: {taken!r} is in the vocabulary, so it has been extended. Give the original tokenizer."
         )
     spec["normalizer"] = _normalizer(tokenizer.backend_tokenizer.normalizer, spec["normalizer"], alphabet)
     special = {token["content"] for token in spec["added_tokens"]}

@@ -59,10 +59,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def check_regular(path: str | os.PathLike) -> None:
-    """Raise an InputError for a folder, a pipe or a device, because reading these may never end.
-
-    A missing file passes.
-    """
+    """Refuse a folder, a pipe or a device, which may never end when it is read; a missing file passes."""
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder; name a file in it")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -158,10 +155,7 @@ def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
 
 
 def hold_folder(folder: str | os.PathLike) -> None:
-    """Create and lock an output folder until this process ends, and remove partial files of a killed run from it.
-
-    A new folder that is still empty at the end is removed.
-    """
+    """Create and lock an output folder until this process ends, and remove partial files of a killed run from it."""
     check_output(folder)
     folder = Path(folder).expanduser().resolve()
     if folder in held:

@@ -479,6 +479,7 @@ class _Parser(ArgumentParser):
         # A field that only overrides a default keeps the inherited help text.
         bases = (vars(base).get("__dataclass_fields__", {}).get(field.name) for base in cls.__mro__)
         text = next((b.metadata["help"] for b in bases if b is not None and "help" in b.metadata), "")
+        # argparse formats a help text by %. Those of transformers are escaped already.
         if not _inherited(_owner(cls, field.name)):
             text = text.replace("%", "%%")
         name, hint, default, metadata = field.name, _hints(cls)[field.name], checks.default_of(field), field.metadata

@@ -162,6 +162,7 @@ def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | N
         if language == wanted.language and (script == wanted.script or not (script and wanted.script)):
             literal = code.lower().replace("_", "-") == asked.lower().replace("_", "-")
             same = same_language(code, asked)
+            # The least is the closest: False comes before True.
             candidates.append((not literal, not same, parse_language(code).region is not None, position, code, same))
     return min(candidates)[-2:] if candidates else None
 

@@ -370,6 +370,7 @@ def _license_of(folder: Path) -> str | None:
         names += [data.get("license"), data.get("license_name")]
     with suppress(OSError, ValueError, AttributeError, RecursionError):
         names += [json.loads((folder / "config.json").read_text("utf-8")).get("license")]
+    # A card that names a licence unknown to the Hub says `other`, and the name next to it.
     return next((name for name in names if isinstance(name, str) and name not in ("", "other")), None)
 
 

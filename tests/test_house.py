@@ -25,12 +25,12 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1600, 22),
-    "core": (2812, 53),
+    "core": (2809, 53),
     "data": (6979, 132),
     "evaluation": (1988, 17),
     "explore": (325, 3),
     "hub": (382, 11),
-    "links": (1708, 26),
+    "links": (1709, 26),
     "mapping": (1608, 20),
     "metrics": (485, 2),
     "model_cards": (624, 0),
@@ -40,7 +40,7 @@ CAPS = {
     "recipes": (2578, 31),
     "report": (445, 2),
     "search": (614, 5),
-    "statistics": (723, 10),
+    "statistics": (725, 10),
     "tasks": (2819, 53),
     "trainers": (6971, 90),
 }

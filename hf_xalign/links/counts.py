@@ -66,6 +66,7 @@ def count_links(tables: Iterable[pyarrow.Table | pyarrow.RecordBatch]) -> dict[P
         for row in grouped.group_by(LANGUAGES).aggregate([([], "count_all"), ("links", "sum")]).to_pylist():
             pair = row["source_lang"], row["target_lang"]
             pairs, count = by_pair[pair]
+            # The sum of nulls alone is null.
             by_pair[pair] = pairs + row["count_all"], count + (row["links_sum"] or 0)
     return defaultdict(lambda: (0, 0), sorted(by_pair.items()))
 

@@ -107,7 +107,7 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
         GoldLinks(sure=[[(0, 0)]], possible=[[(1, 2)]], base=1)
     """
     lines = [line for _, line in read_lines(path)]
-    first = next((line for line in lines if line.strip()), "")
+    first = next(filter(str.strip, lines), "")
     is_naacl = _NAACL.fullmatch(first) is not None
     links = list(_naacl_links(path, lines) if is_naacl else _line_links(path, lines))
     base = 1 if is_naacl or all(i and j for _, _, i, j in links) else 0

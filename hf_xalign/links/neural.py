@@ -171,7 +171,7 @@ def predict_links(
     check_vocabulary(tokenizer, source_words, source_lang, "the source")
     check_vocabulary(tokenizer, target_words, target_lang, "the target")
     links = encoder_links(model, tokenizer, source_words, target_words, **options)
-    linked = [LinkedWords(*pair) for pair in zip(source_words, target_words, links, strict=True)]
+    linked = list(map(LinkedWords._make, zip(source_words, target_words, links, strict=True)))
     return linked[0] if isinstance(source, str) else linked
 
 

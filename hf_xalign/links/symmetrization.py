@@ -63,7 +63,7 @@ class LinkFilters(NamedTuple):
         self, links: Iterable[Sequence[int]], source_words: Sequence[str], target_words: Sequence[str]
     ) -> list[list[int]]:
         """Return the links of one sentence pair that pass the filters."""
-        left = [[i, j] for i, j in links]
+        left = list(map(list, links))
         sources, targets = [i for i, _ in left], [j for _, j in left]
         if self.one_to_one and (len(set(sources)) < len(left) or len(set(targets)) < len(left)):
             by_source, by_target = Counter(sources), Counter(targets)

@@ -96,7 +96,7 @@ def _groups(chunk_hashes: Sequence[np.ndarray], column: int, verdicts: np.ndarra
 # Pairs of a chunk: some megabytes of text for each worker, and seconds of work that a kill loses.
 CHUNK = 20_000
 EXAMPLES = 5  # removed pairs of each step in the report
-_SCHEMA = pyarrow.schema([*((name, pyarrow.string()) for name in Pair._fields), ("length_ratio", pyarrow.float32())])
+_SCHEMA = pyarrow.schema(dict.fromkeys(Pair._fields, pyarrow.string()) | {"length_ratio": pyarrow.float32()})
 _rules: dict[str, Callable[[Pair], bool]] = {}  # set in each worker process
 
 

@@ -41,7 +41,7 @@ def retrieve_words(
     for language, row_ids in language_rows(dataset).items():
         rows = dataset.select(row_ids)
         links = [np.asarray(pairs, dtype=np.int64).reshape(-1, 2) for pairs in rows["links"][:]]
-        link_rows = np.repeat(np.arange(len(links)), [len(pairs) for pairs in links])
+        link_rows = np.repeat(np.arange(len(links)), list(map(len, links)))
         words = np.concatenate(links)
         present, vectors = np.ones(len(words), dtype=bool), []
         for n, side in enumerate(SIDES):

@@ -297,7 +297,7 @@ def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[s
     check_distinct(folders=list(map(str, paths)))
     if names is None:
         ends = [path.name for path in paths]
-        return ends if len(set(ends)) == len(ends) else [str(folder) for folder in folders]
+        return ends if len(set(ends)) == len(ends) else list(map(str, folders))
     check_lengths("folder", folders=folders, names=names)
     check_distinct(names=names)
     return list(names)
@@ -315,6 +315,7 @@ def _spread(scores: np.ndarray) -> str:
 
 def _signed(difference: float) -> str:
     points = f"{100 * difference:+.1f}"
+    # What rounds to zero has no sign.
     return "0.0" if float(points) == 0 else points.replace("-", _MINUS)
 
 

@@ -22,6 +22,7 @@ def fit_softmax(vectors: Tensor, classes: Tensor, count: int, *, weight_decay: f
         tensor([0])
     """
     vectors = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+    # A dimension in which all vectors are equal has no deviation to divide by.
     mean, deviation = vectors.mean(0), vectors.std(0, correction=min(1, len(vectors) - 1)) + 1e-6
     vectors = (vectors - mean) / deviation
     weight = vectors.new_zeros(count, vectors.shape[1]).requires_grad_()

@@ -215,7 +215,7 @@ def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, un
 
     `unit` says what a row is, in the progress bar and in the InputError for a source without rows.
     """
-    filled = (batch for batch in batches if len(batch))
+    filled = filter(len, batches)
     first = next(filled, None)
     if first is None:
         raise InputError(f"{name}: there are no {unit} in it")

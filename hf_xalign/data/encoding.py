@@ -179,10 +179,9 @@ def check_vocabulary(
     """
     rows = np.sort(np.random.default_rng(0).permutation(len(texts))[:_SAMPLE]).tolist()
     some = texts[rows] if isinstance(texts, Column) else [texts[row] for row in rows]
-    some = [clean_text(text) if isinstance(text, str) else text for text in some]
     counts = Counter[str]()
     for text in filter(None, some):
-        counts.update(lettered_words(text))
+        counts.update(lettered_words(clean_text(text) if isinstance(text, str) else text))
     # Tokenizers raise on an empty list, so an empty string comes first.
     ids = token_ids(tokenizer, ["", *counts])[1:]
     lost = Counter[str]()

@@ -182,8 +182,8 @@ def _texts(pairs: Dataset) -> Iterator[Any]:
 
 def first_pairs(pairs: Dataset) -> list[str]:
     """Describe the first pair of each source language, one line each, and which side is the pivot."""
-    languages, names = language_ids(pairs)
-    rows = [int((languages == number).argmax()) for number in range(len(names))]
+    languages, _ = language_ids(pairs)
+    rows = np.unique(languages, return_index=True)[1].tolist()
     return [f"first    {describe_pair(pairs[row])}" for row in rows]
 
 

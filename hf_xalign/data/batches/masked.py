@@ -54,13 +54,12 @@ def example_draws(
 ) -> np.ndarray:
     """Draw uniform random numbers for each example of a batch at once.
 
-    The numbers of an example are the SplitMix64 sequence (Steele et al. 2014, "Fast splittable pseudorandom number
-    generators") that starts at a hash of seed, epoch, stream and example.
-
     Draws `counts`, int (B,) or int, numbers for each of the `examples`, int (B,), not negative. Returns float64 (sum
     of counts,) in [0, 1), example after example. Streams are independent: 0 draws masks, 1 the order of PPA's sides, 2
     DICT-MLM's translations.
     """
+    # The numbers of an example are the SplitMix64 sequence (Steele et al. 2014, "Fast splittable pseudorandom number
+    # generators") that starts at a hash of seed, epoch, stream and example.
     key = np.zeros(1, dtype=np.uint64)
     for number in (seed, epoch, stream):
         key = _mixed(key + _GOLDEN + np.uint64(number))
@@ -307,9 +306,11 @@ class PretrainingCollator(_MaskingCollator):
         padded = [len(row["parts"]) > 1 and self.pad_token_id in row["input_ids"] for row in rows]
         if any(padded):
             # The encoder's own positions, but restarting in the second half. RoBERTa's padding has its pad token's id.
-            starts = [[0, row["parts"][0]] if new else [0] for row, new in zip(rows, padded, strict=True)]
             positions = np.arange(masked.shape[1])
-            begins = np.array([np.repeat(row_starts, np.diff([*row_starts, len(positions)])) for row_starts in starts])
+            begins = np.zeros_like(masked)
+            for k in np.flatnonzero(padded).tolist():
+                second = rows[k]["parts"][0]
+                begins[k, second:] = second
             batch["position_ids"] = np.where(
                 inside, self.first_position + positions - begins, max(0, self.first_position - 1)
             )

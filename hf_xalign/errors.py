@@ -40,7 +40,7 @@ class InputError(ValueError):
     def __init__(self, message: object = "") -> None:
         text = " ".join(str(message).splitlines())
         text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-        # Escapes lengthen the text, so it is cut after them.
+        # Escapes lengthen the text: it is cut after they are made.
         super().__init__(
             text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}"
         )

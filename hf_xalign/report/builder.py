@@ -27,6 +27,9 @@ def render_report(folder: str | os.PathLike) -> str:
 
     The page loads nothing and runs no script. All text from the files (names of models, data, settings) is escaped.
 
+    Raises:
+        InputError: there is no `results.json`, or a file is not JSON.
+
     Example:
         >>> import tempfile
         >>> from hf_xalign.record import finish_record, start_record, write_record

@@ -84,6 +84,9 @@ def permutation_test(
     smaller p if seeds agree. SciPy's `permutation_test` would copy every example for every permutation; this function
     multiplies a matrix of coin tosses by the examples that differ.
 
+    Raises:
+        InputError: seeds or examples do not match.
+
     Example:
         >>> ones = [1] * 8
         >>> system = [ExampleScores.from_counts(ones, ones, ones)]

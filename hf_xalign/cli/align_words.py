@@ -6,7 +6,6 @@ import json
 import logging
 import sys
 from dataclasses import dataclass
-from itertools import starmap
 from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import needs, setting
@@ -174,7 +173,7 @@ def _align_text(args: Arguments, options: dict[str, Any]) -> None:
         if args.output is None:
             return
     if args.format != "jsonl":
-        lines = (" ".join(starmap("{}-{}".format, row["links"])) + "\n" for row in linked.select_columns(["links"]))
+        lines = (" ".join(f"{i}-{j}" for i, j in row["links"]) + "\n" for row in linked.select_columns(["links"]))
     else:
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in linked.select_columns(list(LINKED)))
     if args.output is None:

@@ -772,7 +772,7 @@ def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
     suffix = file_format(path)
     if suffix == ".conllu":
         joined = [_join_words(sentence) for _, sentence in read_conll(path)]
-        ids, whole = _comments(path, "sent_id"), _comments(path, "text")
+        ids, whole = _comments(path, "sent_id", "text")
         # The words of a contraction stand apart (`zu dem` for `zum`), so text as it was written comes first.
         written = whole if len(whole) == len(joined) else joined
         return list(zip(ids if len(ids) == len(joined) else [None] * len(joined), written, strict=True))
@@ -844,10 +844,14 @@ def _test_set(path: Path) -> Rows:
         yield row, {"source": pair["src"], "target": pair["ref"], **said}
 
 
-def _comments(path: Path, name: str) -> list[str]:
-    """Return the values of the comments `# name = value` of a CoNLL-U file."""
-    comments = (line[1:].partition("=") for _, line in read_lines(path) if line.startswith("#"))
-    return [value.strip() for key, _, value in comments if key.strip() == name]
+def _comments(path: Path, *names: str) -> list[list[str]]:
+    """Return the values of each of the comments `# name = value` of a CoNLL-U file."""
+    values: dict[str, list[str]] = {name: [] for name in names}
+    for _, line in read_lines(path):
+        key, _, value = line.removeprefix("#").partition("=")
+        if line.startswith("#") and key.strip() in values:
+            values[key.strip()].append(value.strip())
+    return list(values.values())
 
 
 def _join_words(sentence: Mapping[str, list[str]]) -> str:

@@ -241,7 +241,7 @@ def grid_of(
                 }
             cells.append(cell | {"edges": edges.tolist()})
     return {
-        "stages": dict(zip(stages, map(str, stages.values()))),
+        "stages": {stage: str(source) for stage, source in stages.items()},
         "languages": languages,
         "layers": layers,
         "measures": list(MEASURES),

@@ -369,9 +369,8 @@ def _flat_links(
         logger.warning(
             "%s: %d of %d links have a word that the encoder cuts off: misses", rows[0]["source_lang"], cut, len(flat)
         )
-    for column, (side, texts) in zip(flat.T, words.items()):
-        words[side] = list(map(texts.__getitem__, column.tolist()))
-    return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2), words
+    ends = {side: [texts[row] for row in flat[:, n].tolist()] for n, (side, texts) in enumerate(words.items())}
+    return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2), ends
 
 
 def _present(source: WordVectors, target: WordVectors, links: torch.Tensor) -> torch.Tensor:

@@ -216,8 +216,9 @@ def encode_pooled_sentences(
         else:
             missing.append(row)
             asked.append(ids[row])
+    asked_rows = torch.tensor(missing, dtype=torch.int64)
     for places, mask, states in hidden_batches(model, asked, tokenizer.pad_token_id, index, **options):
-        rows = torch.tensor(missing)[torch.from_numpy(places)]
+        rows = asked_rows[torch.from_numpy(places)]
         for pooling, pooled in vectors.items():
             for k, hidden in enumerate(states):
                 pooled[rows, k] = pool_sentences(hidden, mask, pooling).float().cpu()

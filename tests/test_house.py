@@ -24,14 +24,14 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1599, 22),
+    "cli": (1585, 22),
     "core": (2809, 53),
     "data": (6983, 132),
     "evaluation": (1988, 17),
     "explore": (325, 3),
     "hub": (382, 11),
-    "links": (1709, 26),
-    "mapping": (1608, 20),
+    "links": (1726, 26),
+    "mapping": (1606, 20),
     "metrics": (488, 2),
     "model_cards": (624, 0),
     "modeling": (4787, 75),

@@ -37,17 +37,8 @@ part-*.parquet, with all columns and source_words, target_words and links, and a
 Recipes read the folder. Run the same command again to resume a killed run. The result does not depend on --workers or
 --ray."""
 
-_TEXT_ONLY = (
-    "max_pairs",
-    "source_column",
-    "target_column",
-    "dataset_revision",
-    "on_empty",
-    "format",
-    "output",
-    "gold",
-)
-_SHARDS_ONLY = ("shards", "workers", "ray")
+_OF_TEXT = ("max_pairs", "source_column", "target_column", "dataset_revision", "on_empty", "format", "output", "gold")
+_OF_SHARDS = ("shards", "workers", "ray")
 _SAMPLE, _SHARE, _SHORTEST = 1000, 0.1, 4  # texts to check, share without a space to warn of, their least letters
 
 
@@ -104,7 +95,7 @@ class Arguments(PairOptions):
 def run(args: Arguments) -> None:
     """Align a text, or shards."""
     is_one_source = len(args.pairs) == 1
-    for name in _SHARDS_ONLY if is_one_source else _TEXT_ONLY:
+    for name in _OF_SHARDS if is_one_source else _OF_TEXT:
         if getattr(args, name) is not None:
             if is_one_source:
                 raise InputError(f"--{name} is an option for shards. Give Parquet files and the folder to write.")
@@ -161,12 +152,7 @@ def _align_text(args: Arguments, options: dict[str, Any]) -> None:
 
         options["model"], options["tokenizer"] = load_encoder(args.model, choose_device(args.device))
     linked = align_words(
-        text,
-        args.aligner,
-        args.symmetrization,
-        keep_unlinked=True,
-        sample_size=args.fit_pairs,
-        **options,
+        text, args.aligner, args.symmetrization, keep_unlinked=True, sample_size=args.fit_pairs, **options
     )
     if args.gold is not None:
         print(_score(linked, args.gold))

@@ -74,9 +74,10 @@ logger = logging.getLogger(__name__)
 RECORD = "align-words.json"  # settings and shards, written last
 _PART = 100_000  # pairs in a shard
 _CHECKED = 1000  # pairs of a language pair whose words are checked against an encoder's vocabulary
-VERSION = 4  # raise it when the same call may give other links: cached links are then replaced
+VERSION = 5  # raise it when the same call may give other links: cached links are then replaced
 ADDED = Features(dict.fromkeys(WORDS, List(Value("string"))) | {"links": List(List(Value("int32")))})
 _LAYER_PAIRS = 256  # pairs on which the encoder's layer is chosen
+_ORDER_PAIRS = 1000  # pairs by which a dictionary's first word is found
 _BATCH = 1000  # pairs that are linked at once
 
 Task = tuple[Any, ...]
@@ -118,8 +119,8 @@ def align_words(
         dataset: columns `source`, `target`, `source_lang`, `target_lang`, or a column `translation`
             (`{"de": ..., "en": ...}`, as on the Hub); other columns are kept.
         aligner: `fast_align`, `hmm`, `ibm1` to `ibm4` or `eflomal` (statistical); `pharaoh:PATH` (existing links, one
-            line for each row); `dictionary:PATH` (MUSE format, unambiguous matches only); or `encoder` (word vectors
-            of `model`). `{lang}` in PATH stands for the source language.
+            line for each row); `dictionary:PATH` (MUSE format, in either order); or `encoder` (vectors of
+            `model`). `{lang}` in PATH stands for the source language.
         symmetrization: `intersection`, `union`, `grow-diag` or `grow-diag-final-and` of the two directions of a
             statistical aligner or the encoder.
         one_to_one: drop all links of a word that has several.
@@ -513,6 +514,8 @@ class Job:
         """Return the tasks that must finish before pairs are linked."""
         if self.rules.kind == "encoder" and self.rules.layer is None:
             return {"layer": (_choose_layer,)}
+        if self.rules.kind == "dictionary":
+            return {_fit_name(pair): (_find_order, pair) for pair, _ in self.counts}
         tasks: dict[str, Task] = {}
         if self.rules.kind in STATISTICAL_ALIGNERS:
             for (pair, _), ways in product(self.counts, self.ways):
@@ -568,6 +571,16 @@ class Job:
             table = table.append_column(name, added[name])
         return table, too_long
 
+    def dictionary_linker(self, pair: Pair, *, turned: bool) -> DictionaryLinker:
+        """Return the linker of a language pair by its dictionary; `turned`: with the source word first."""
+        source, target = pair
+        entries = load_dictionary(self.rules.file(pair))
+        if turned:
+            entries = [(second, first) for first, second in entries]
+        if self.rules.lowercase:
+            entries = [(lower_word(t, target), lower_word(s, source)) for t, s in entries]
+        return DictionaryLinker(entries)
+
     def _split(self, table: Rows) -> tuple[Sides, Sides]:
         """Return the words of both sides, and the words as the aligner sees them."""
         batch = table.select([name for name in (*COLUMNS, *WORDS) if name in table.schema.names]).to_pydict()
@@ -617,7 +630,7 @@ def normalize(batch: pyarrow.RecordBatch) -> pyarrow.Table:
     return table
 
 
-def _fit_name(pair: Pair, ways: tuple[str, ...]) -> str:
+def _fit_name(pair: Pair, ways: tuple[str, ...] = ("order",)) -> str:
     return f"{'-'.join(pair)} {', '.join(ways)}"
 
 
@@ -635,6 +648,19 @@ def _fit(job: Job, pair: Pair, ways: tuple[str, ...]) -> tuple[dict[str, Any], l
         folders.append(folder.name)
         files += sorted(folder.iterdir())
     return {"folders": folders}, files
+
+
+def _find_order(job: Job, pair: Pair) -> tuple[dict[str, Any], list[Path]]:
+    """Find out by a sample whether a dictionary has the target word first, as MUSE's have, or the source word."""
+    words = list(zip(*job.words(pair, _ORDER_PAIRS)))
+    muse = sum(map(len, job.dictionary_linker(pair, turned=False)(*words)))
+    turned = sum(map(len, job.dictionary_linker(pair, turned=True)(*words)))
+    path = job.rules.file(pair)
+    if turned > muse:
+        found = f"{turned:,} links in {len(words[0]):,} pairs, and {muse:,} the other way"
+        logger.warning("%s is read with the words of %s first: %s", path, pair[0], found)
+    _count_matchable(path, load_dictionary(path), *(pair[::-1] if turned > muse else pair))
+    return {"turned": turned > muse}, []
 
 
 def _choose_layer(job: Job) -> tuple[dict[str, Any], list[Path]]:
@@ -657,12 +683,7 @@ def make_linker(job: Job, key: Pair | None) -> Linker:
         options: Any = {"symmetrization": rules.symmetrization, "layer": layer, "method": rules.method}
         return partial(encoder_links, *load_encoder(job.encoder), **options)
     if rules.kind == "dictionary":
-        source, target = key
-        entries = load_dictionary(rules.file(key))
-        _count_matchable(rules.file(key), entries, source, target)
-        if rules.lowercase:
-            entries = [(lower_word(t, target), lower_word(s, source)) for t, s in entries]
-        return DictionaryLinker(entries)
+        return job.dictionary_linker(key, turned=job.mark(_fit_name(key))["turned"])
     models = []
     for ways in job.ways:
         for name in job.mark(_fit_name(key, ways))["folders"]:
@@ -677,10 +698,8 @@ def _count_matchable(path: Path, entries: Sequence[tuple[str, str]], source: str
         if len(split_words(word, target)) != 1 or len(split_words(other, source)) != 1:
             cannot.append(f"{word} / {other}")
     count = f"{len(entries) - len(cannot):,} of {len(entries):,}"
-    if cannot:
-        logger.warning("%s: %s entries can match words; not, such as: %s", path, count, "; ".join(cannot[:3]))
-    else:
-        logger.info("%s: %s entries can match words", path, count)
+    without = f"; not, such as: {'; '.join(cannot[:3])}" if cannot else ""
+    logger.log(logging.WARNING if cannot else logging.INFO, "%s: %s entries can match words%s", path, count, without)
 
 
 def load_encoder(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

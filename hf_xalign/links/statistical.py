@@ -160,13 +160,11 @@ def _train(chain: list[Any], model: Any, seed: int, desc: str | None) -> models.
     for position, model_class in enumerate(chain):
         if position:
             model = model_class(model)
-        rounds = _ITERATIONS
-        eflomal = hasattr(model, "scheduled_iterations")
-        if eflomal:
+        if hasattr(model, "scheduled_iterations"):
             model.seed, model.deterministic = seed, True
         model.start_training()
-        if eflomal:
-            rounds = model.scheduled_iterations  # set by start_training
+        # eflomal chooses its own number when it starts.
+        rounds = getattr(model, "scheduled_iterations", _ITERATIONS)
         for _ in progress(range(rounds), desc=desc):
             model.train()
         model.end_training()

@@ -116,12 +116,10 @@ def dictionary_vectors(
     usable = has_anchor.all(1)
     coverage = Coverage(len(entries), int(has_anchor[:, 0].sum()), int(has_anchor[:, 1].sum()), int(usable.sum()))
     if not coverage.used:
-        side = 0 if coverage.source <= coverage.target else 1
-        absent = [entry[side] for entry, is_known in zip(entries, has_anchor[:, side].tolist()) if not is_known]
         raise InputError(
             f"none of the dictionary's {coverage.entries} entries has an anchor on both sides (source "
-            f"{coverage.source}, target {coverage.target} words found; missing: {', '.join(absent[:5])} ...). Use "
-            "more text, a larger max_words, or a dictionary of these two languages in this order."
+            f"{coverage.source}, target {coverage.target} words found). Use more text, a larger max_words, or a "
+            "dictionary of these two languages in this order."
         )
     rows = rows[usable]
     words = map(list, zip(*compress(entries, usable.tolist())))

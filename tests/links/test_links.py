@@ -305,6 +305,28 @@ def test_dictionary_links(tmp_path):
         assert load_dictionary(path) == entries
 
 
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_dictionary_has_either_word_first(tmp_path, caplog, lowercase):
+    rows = [
+        ("panya anakula", "a mouse eats"),
+        ("paka analala", "the cat sleeps"),
+        ("panya na radio", "mouse and radio"),
+    ]
+    lines = [("mouse", "panya"), ("cat", "paka"), ("eats", "anakula"), ("radio", "radio")]
+    paths = [tmp_path / "en-sw.txt", tmp_path / "sw-en.txt"]
+    for path, step in zip(paths, (1, -1)):
+        path.write_text("".join("\t".join(words[::step]) + "\n" for words in lines), "utf-8")
+    text = bitext(*rows, langs=["sw"] * 3)
+    muse, turned = (align_words(text, f"dictionary:{path}", lowercase=lowercase)["links"][:] for path in paths)
+    assert muse == turned == [[[0, 1], [1, 2]], [[0, 1]], [[0, 0], [2, 2]]]
+    said = [record.getMessage() for record in caplog.records if "words of sw first" in record.getMessage()]
+    assert said == [f"{paths[1]} is read with the words of sw first: 5 links in 3 pairs, and 1 the other way"]
+    write_parquet(text, tmp_path / "in.parquet")
+    align_shards([tmp_path / "in.parquet"], tmp_path / "out", f"dictionary:{paths[1]}", lowercase=lowercase)
+    [shard] = (tmp_path / "out").glob("*.parquet")
+    assert Dataset.from_parquet(str(shard))["links"][:] == muse
+
+
 def test_entries_that_no_word_can_match_are_counted(tmp_path, caplog):
     (tmp_path / "en-de.txt").write_text(
         "cat\tKatze, Kater\n/c/en/dog\t/c/de/hund\nhouse\thaus\nhot dog\twurst\n", "utf-8"

@@ -24,11 +24,7 @@ KINDS = {
     "pool": Kind(""),
 }
 # Scores with another name than their module.
-_MODULES = {
-    "accuracy": "classification_accuracy",
-    "exact_match": "qa_f1",
-    "probe_pos": "classification_accuracy",
-}
+_MODULES = {"accuracy": "classification_accuracy", "exact_match": "qa_f1", "probe_pos": "classification_accuracy"}
 _NAME = re.compile(
     r"(?P<task>[^_,]+)(?:_(?P<pooling>(?!(?:to|from)_pivot(?:,|$)).+?))?(?:_(?P<direction>to|from)_pivot)?"
     r"(?:, (?P<protocol>(?!layer ).+?))?(?:, layer (?P<layer>-?\d+))?",

@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1585, 22),
-    "core": (2809, 53),
+    "core": (2805, 53),
     "data": (6983, 132),
     "evaluation": (1988, 17),
     "explore": (325, 3),

@@ -140,7 +140,7 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
     )
     refused(
         ({"entries": [("house", "haus")]}, "none of the dictionary's 1 entries .*in this order"),
-        ({"entries": [("haus", "cat")]}, r"source 1, target 0 words found; missing: cat \.\.\."),
+        ({"entries": [("haus", "cat")]}, "source 1, target 0 words found"),
         call=partial(dictionary_vectors, entries=[("haus", "house")], source=haus, target=house),
     )
 

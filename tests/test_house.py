@@ -33,7 +33,7 @@ CAPS = {
     "links": (1726, 26),
     "mapping": (1606, 20),
     "metrics": (488, 2),
-    "model_cards": (624, 0),
+    "model_cards": (627, 0),
     "modeling": (4787, 75),
     "objectives": (1239, 13),
     "prepare": (978, 3),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (614, 5),
     "statistics": (728, 10),
     "tasks": (2819, 53),
-    "trainers": (6971, 90),
+    "trainers": (6966, 90),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -17,12 +17,7 @@ from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.base.callbacks import final_weights
 from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, Preset, own
 
-_DEFAULT: Preset = {
-    **ADAM,
-    "learning_rate": 5e-5,
-    "num_train_epochs": 3.0,
-    "per_device_train_batch_size": 32,
-}
+_DEFAULT: Preset = {**ADAM, "learning_rate": 5e-5, "num_train_epochs": 3.0, "per_device_train_batch_size": 32}
 # Defaults of transformers' example scripts, in batches of 32.
 _EXAMPLE: Preset = {**_DEFAULT, "warmup_steps": 0.0, "weight_decay": 0.0}
 # CONTINUAL's README and its scripts without a Trainer, which do not clip gradients.

@@ -273,3 +273,7 @@ def test_types_of_metrics_are_modules_that_load():
 
     found = {name for make in RECORDS.values() for name in front_of(make()).get("metrics", ())}
     assert found and found <= {*metrics.names(), "f1"}  # f1 is the Hub's
+    record = make_record()
+    record["scores"]["after"] = {"de": {"retrieval_mean": 0.5, "probe_pos": 0.5, "probe_ner": 0.4, "my_own": 0.3}}
+    assert front_of(record)["metrics"] == ["word_retrieval", "classification_accuracy", "f1", "my_own"]
+    assert "`hf_xalign.metrics.load(NAME)` loads `word_retrieval`, `classification_accuracy`.\n" in render_card(record)

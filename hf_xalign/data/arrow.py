@@ -28,8 +28,7 @@ _WORK = ".work"  # subfolder of an output folder until its run is done
 _GROUP = 50_000  # rows that a reader of a shard holds in memory
 _BATCH = 10_000  # rows
 _LONGEST_VALUE = 64 << 20  # bytes of a row of text
-# Except for small files of repeated lines, text is never compressed to a thousandth of its size: bytes, and the
-# factor.
+# Text is never compressed to a thousandth of its size, except small files of repeated lines: bytes, and the factor.
 _SUSPICIOUS, _DENSEST = 16 << 20, 1000
 
 
@@ -49,8 +48,7 @@ def mapped_files(dataset: Dataset) -> frozenset[str]:
 def release_pages(files: frozenset[str]) -> None:
     """Release the pages of mapped files; the system reads them again when they are needed. Linux only."""
     # The system counts every page of a mapped file that was read as memory of the process, until other programs need
-    # it. Batch schedulers and containers enforce their limits by that count. With pages released as soon as they are
-    # read, a run on 3.6 GB of mapped text counts 0.8 GB at most (benchmarks/train_shards.py).
+    # it. Batch schedulers and containers enforce their limits by that count (benchmarks/train_shards.py).
     if not files or not sys.platform.startswith("linux"):
         return
     # Read each time, because another file may be mapped to an earlier address by now.
@@ -189,10 +187,7 @@ def write_shard(path: Path, tables: Iterable[pyarrow.Table]) -> dict[str, Any]:
 
 
 def read_rows(
-    files: Sequence[tuple[Path, int]],
-    first: int = 0,
-    last: int = sys.maxsize,
-    columns: Sequence[str] | None = None,
+    files: Sequence[tuple[Path, int]], first: int = 0, last: int = sys.maxsize, columns: Sequence[str] | None = None
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows `[first, last)` of files in batches; `files` are paths and their numbers of rows."""
     start = 0

@@ -58,11 +58,9 @@ def code_switch_pairs(
         in neither `first` nor `second` keep the translated row's values. [`gather_groups`] needs `group`: keep it when
         tokenizing.
 
-    A column `label` must be equal in both sets, if both have it.
-
     Raises:
-        InputError: a column is missing, the sets differ in length, an id is missing or repeated, labels differ, or an
-            answer is not at its offset.
+        InputError: a column is missing, the sets differ in length, an id is missing or repeated, labels (of a column
+            `label` in both sets) differ, or an answer is not at its offset.
     """
     texts = [[text] if isinstance(text, str) else list(text) for text in (first, second)]
     columns = [*texts[0], *texts[1]]

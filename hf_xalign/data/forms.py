@@ -7,8 +7,7 @@ hold codes. Kinds of `_HOLDS` tell forms apart.
 [`find_columns`] finds both sides by the names of columns. A name can contain a language: its code in any standard and
 case, or its name in English or in one of the two languages, also next to words such as `text`. Examples are `EN`,
 `eng_Latn`, `German`, `Deutsch`, `text_de`, `translation (Hindi)` and `non_english`. Other names say which side they
-are: `source` or `src`; `target`, `tgt`, `trg` or `translation`. Names such as `anchor` and `positive`, or `sentence1`
-and `sentence2`, only give an order.
+are (`source`, `tgt`), or only give an order (`sentence1`, `sentence2`).
 """
 
 from __future__ import annotations
@@ -60,15 +59,21 @@ _HOLDS = {
     "id": re.compile(r"\S*\d\S*"),
     "attribution": re.compile(r"CC[- ]BY.*"),
 }
-# Marks of an empty side: NeuLab's TED talks, verses of eBible that the verse before covers.
+# Marks of an empty side: NeuLab's TED talks, verses of eBible that the verse before covers, hunalign's paragraphs.
 COVERED = "<range>"
-EMPTY = frozenset({"__NULL__", COVERED})
-# Lines of IWSLT's training files that hold no sentence, and tags around those that hold one.
-_TALK = re.compile(r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.*|</?(doc|transcript)\b[^>]*>")
+EMPTY = frozenset({"__NULL__", COVERED, "<p>"})
+JOINT = " ~~~ "  # between sentences that hunalign has joined
+# Lines of IWSLT's and Europarl's files that hold no sentence, and tags around those that hold one.
+_TALK = re.compile(
+    r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.*|</?(doc|transcript|CHAPTER|SPEAKER|[Pp])\b[^>]*>"
+)
 # Ids before the sentences of a file: numbers of Leipzig's corpora, sura and verse of Tanzil's, `GEN.1.1` of Bibles.
 NUMBERED = re.compile(r"(?:\d+\|)+|[^\s|]*\d[^\s|]*\t")
-# Ends of words or pieces in text that a tokenizer has cut: of subword-nmt, SentencePiece and OpenNMT.
-_PIECE_MARKS = ("@@ ", "▁", "￭")
+# What tools leave in text: ends of words or pieces (subword-nmt, SentencePiece, OpenNMT), escapes of Moses and HTML.
+_MARKS = {
+    "cut into subwords, which {!r} marks. Put them together as the tool that cut them does": ("@@ ", "▁", "￭"),
+    "escaped, as {!r} shows. Apply Python's html.unescape": ("&apos;", "&quot;", "&amp;", "&lt;", "&#", "&nbsp;"),
+}
 _TITLE = re.compile(r"<(title|description|s)>(?P<text>.*)</\1>")
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
 _LANGS = ("_lang", "Lang", "lang", "_language", "Language")
@@ -81,7 +86,7 @@ DIRECTIONS = ("lp", "pair", "langpair", "lang_pair", "language_pair", "langs", "
 # Columns that hold the text of a file of one language under a name that no file of two languages has.
 _ALONE = {"utt", "utterance", "verse", "content", "value", "line"}
 # Columns by which two files of one language each are joined.
-IDS = {"id", "idx", "sent_id", "sentence_id", "segment_id", "uid", "guid", "key"}
+IDS = {"id", "idx", "uid", "guid", "key", "uniq_id", "sent_id", "sentence_id", "segment_id", "line_id", "verse_id"}
 # Columns of a row's language, which is that of the source unless it is the pivot.
 OF_ROW = ("lang", "language")
 # What to do with files of other kinds; those of two languages, read as lines, would pair markup.
@@ -91,6 +96,7 @@ _ADVICE = {
     # po2tmx leaves out, without a word, what XLIFF does not call approved.
     ".xlf .xliff .sdlxliff .mqxliff .mxliff": "convert it to CSV, by xliff2po and po2csv of the Translate Toolkit",
     ".ts": _TRANSLATE.format("ts2po and po2tmx"),
+    ".usfm .sfm": "it has markers around its verses. Take the text of eBible, one verse a line",
     ".srt .vtt": "its lines are cues. Take OPUS's aligned text, or write one sentence a line",
     ".xlsx .xls .ods": "save the sheet as CSV in UTF-8",
     ".docx .odt .pdf .html": "save its text in UTF-8, one sentence a line",
@@ -145,16 +151,17 @@ def split_direction(value: object) -> list[str]:
     return []
 
 
-def piece_mark(texts: Sequence[str]) -> str | None:
-    """Return the mark of subwords that a tenth of the texts contain, or None.
+def fault_of_marks(texts: Sequence[str]) -> str | None:
+    """Return what is wrong with texts of which a tenth contain a tool's mark, and the remedy, or None.
 
     Example:
-        >>> piece_mark(["the c@@ at sle@@ eps", "it rains"])
-        '@@ '
+        >>> fault_of_marks(["it&apos;s late", "it rains"])
+        "escaped, as '&apos;' shows. Apply Python's html.unescape"
     """
-    for mark in _PIECE_MARKS:
-        if sum(mark in text for text in texts) * 10 >= len(texts) > 0:
-            return mark
+    for fault, marks in _MARKS.items():
+        for mark in marks:
+            if sum(mark in text for text in texts) * 10 >= len(texts) > 0:
+                return fault.format(mark)
     return None
 
 
@@ -362,6 +369,9 @@ def looks_like_header(
     It is a header if it names two languages, one of the languages asked for, or only usual column names.
     """
     asked = (source_lang, target_lang)
+    # pandas numbers columns without names.
+    if list(map(str.strip, cells)) == ["0", "1"]:
+        return True
     if cells[0].strip().casefold() == cells[1].strip().casefold():
         return False
     meanings = [_meaning(cell, asked) for cell in cells]

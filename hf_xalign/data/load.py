@@ -52,7 +52,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 11
+_READING = 12
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows hold lists, read as %s pairs"
@@ -96,9 +96,9 @@ def load_parallel(
         target_lang: language of the target side, the pivot.
         split: split of a built-in or Hub dataset; files have no splits and are read whole.
         source_column: text column of the source side. By default the column named after the language, at the top
-            level or in a `translation` dict, else the column `source`, see [`~hf_xalign.data.forms`]. The first line
-            of a TSV or CSV file is a header if it names both columns; files without one are read by their form, see
-            [`~hf_xalign.data.forms`], or by the numbers of their columns, `1` and `2`.
+            level or in a `translation` dict, else the column `source`. The first line of a TSV or CSV file is a header
+            if it names both columns; files without one are read by their form, see [`~hf_xalign.data.forms`], or by
+            the numbers of their columns, `1` and `2`.
         target_column: text column of the target side, required with `source_column`. Built-in and line-aligned text
             ignores both.
         max_pairs: keep only this many pairs from the start of each source.

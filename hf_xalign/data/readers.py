@@ -120,6 +120,8 @@ def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
         logger.warning("%s: its lines begin with ids (%.20r), which are left out", path, start[0])
     for _, line in read_lines(path):
         mark = forms.NUMBERED.match(line) if numbered else None
+        # Tanzil's verses end in a notice.
+        line = "" if numbered and line.startswith("#") else line
         yield mark and mark[0].strip(), forms.sentence_of(line[mark.end() :] if mark else line)
 
 
@@ -222,19 +224,23 @@ def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Yield `(row, cells)` of a TSV or CSV file; an empty line has no cells.
 
-    TSV has no quoting. CSV quotes by double quotes, and separates by commas, by semicolons, tabs or bars if the first
-    line has more of them, or by the character in Excel's first line `sep=;`.
+    TSV has no quoting. CSV quotes by double quotes, and separates by commas, semicolons, tabs or bars, whichever more
+    of the first lines have, or by the character in Excel's first line `sep=;`.
     """
     lines = read_lines(path)
     if file_format(Path(path)) != ".csv":
         for row, line in lines:
             yield row, line.split("\t") if line.strip() else []
         return
-    _, first = next(lines, (1, ""))
     # A quoted cell may hold line breaks, so csv needs the ends of the lines again.
-    text = (f"{line}\n" for _, line in itertools.chain([(1, first)], lines))
-    excel = _EXCEL.fullmatch(first)
-    separator = excel[1] if excel else max(",;\t|", key=first.count)
+    text: Iterator[str] = (f"{line}\n" for _, line in lines)
+    start = list(itertools.islice(text, 20)) or [""]
+    excel = _EXCEL.fullmatch(start[0].removesuffix("\n"))
+    # A comma of a sentence has a blank behind it.
+    patterns = {separator: re.compile(f"{re.escape(separator)}(?! )") for separator in ",;\t|"}
+    lines_with = {separator: len(list(filter(found.search, start))) for separator, found in patterns.items()}
+    separator = excel[1] if excel else max(lines_with, key=lines_with.__getitem__)
+    text = itertools.chain(start, text)
     # `a, "b"` is quoted too, and texts lose their outer blanks anyway.
     reader = csv.reader(text, delimiter=separator, strict=True, skipinitialspace=True)
     try:
@@ -252,10 +258,7 @@ def _quoted_cell(cells: Sequence[str], header: bool) -> str | None:
 
 
 def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
-    """Yield `(row, record)` of a TSV or CSV file with the columns `names`, or those that the first line names.
-
-    A warning names the first row of a TSV file that looks quoted.
-    """
+    """Yield `(row, record)` of a TSV or CSV file with the columns `names`, or those that the first line names."""
     header = list(names)
     is_csv = file_format(Path(path)) == ".csv"
     look = not is_csv
@@ -407,6 +410,9 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
     numbered = _are_numbered(sentences)
     label_column = _label_column(words) if numbered else None
+    # Names of documents stand before the words in OntoNotes.
+    longest = [cells[0] for _, _, cells in max(sentences, key=len)]
+    named_after = len(longest) > 9 and len(set(longest)) == 1
     for rows, block in zip(sentences, blocks, strict=True):
         if not rows:
             continue
@@ -421,7 +427,7 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
                 raise InputError(f"{path}, line {number}: the word or its label is missing. Write both, word first.")
         columns = _columns([cells for _, _, cells in rows])
         named: Cells = {"labels": columns[str(label_column or len(start))]}
-        if not numbered or len(start) > 2:
+        if not named_after and (not numbered or len(start) > 2):
             named["tokens"] = columns["2" if numbered else "1"]
         for _, line, _ in block:
             if match := _INTENT.match(line):
@@ -557,11 +563,12 @@ class Columns:
         nested = next((name for name in objects if name in _NESTED), None)
         if nested is None:
             pair = self.find(record, source_lang)
-            inside = self.find(record[objects[0]], source_lang) if len(objects) == 1 else None
-            if pair or inside is None or not inside.by_language:
-                return record, pair
+            inside = {name: self.find(record[name], source_lang) for name in objects}
             # `{"sentence": {"de": ..., "en": ...}}`
-            nested = objects[0]
+            by_language = [name for name, found in inside.items() if found and found.by_language]
+            if pair or len(by_language) != 1:
+                return record, pair
+            nested = by_language[0]
         translation: Record = record[nested]
         # TranslationVariableLanguages of `datasets`
         if {"language", "translation"} <= translation.keys():
@@ -632,7 +639,7 @@ def check_row_language(lang: Any, column: str, asked: str | None, where: str) ->
 def _clean_side(value: Any, column: str, where: str) -> str:
     """Return a text NFC-normalized and stripped; null and the marks of an empty side become ""."""
     text = "" if value is None else clean_text(text_of(value, column, where)).strip()
-    return "" if text in forms.EMPTY else text
+    return "" if text in forms.EMPTY else text.replace(forms.JOINT, " ")
 
 
 def text_of(value: Any, column: str, where: str) -> str:
@@ -645,7 +652,8 @@ def text_of(value: Any, column: str, where: str) -> str:
 def read_file(path: Path, columns: Columns) -> Rows:
     """Yield the rows of a file that holds both sides."""
     match suffix := file_format(path):
-        case ".tsv" | ".csv":
+        # Anki's `deu.txt`
+        case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _has_tabs(path):
             return read_table(path, _headerless(path, columns))
         case ".jsonl" | ".json":
             return _TABLES[suffix](path)
@@ -659,9 +667,6 @@ def read_file(path: Path, columns: Columns) -> Rows:
         raise InputError(f"{path}: {forms.ADVICE[suffix]}.")
     if "|||" in next(read_lines(path, undecodable="replace"), (1, ""))[1]:
         return _piped(path)
-    # Anki's `deu.txt`
-    if suffix == ".txt" and _has_tabs(path):
-        return read_table(path, _headerless(path, columns))
     raise InputError(
         f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet also as "
         ".gz), or two line-aligned files joined by a comma: a.de,a.en"
@@ -756,8 +761,10 @@ def _by_id(side: Iterable[tuple[Any, str]]) -> dict[Any, str]:
     """Return the sentences of a file by their ids; none, unless it is no stream and each has an id of its own."""
     if not isinstance(side, list):
         return {}
-    by_id = dict(side)
-    return by_id if len(by_id) == len(side) and None not in by_id else {}
+    # Numbers in JSON are text in a table.
+    named = [(key if key is None else str(key), text) for key, text in side if text or key is not None]
+    by_id = dict(named)
+    return by_id if len(by_id) == len(named) and None not in by_id else {}
 
 
 def _texts(path: Path) -> Iterator[tuple[str | None, str]]:
@@ -971,20 +978,21 @@ def _with_codes(element: Element) -> str:
     return "".join(texts)
 
 
-def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
+def load_dictionary(path: str | Path, source_lang: str = "und", target_lang: str = "en") -> list[tuple[str, str]]:
     """Read (target word, source word) entries in MUSE's format: one on each line, English (the pivot) first.
 
     A tab or a blank separates the two words; words may contain blanks (Vietnamese) if a tab separates them. Several
-    translations of a word are several lines. Text is NFC-normalized; empty lines are skipped. A line without two words
-    raises an InputError.
+    translations of a word are several lines. Text is NFC-normalized; empty lines are skipped. A file that is named
+    after both languages in the other order gives a warning.
     """
+    if forms.names_pivot_first(Path(path).name, target_lang, source_lang):
+        logger.warning("%s: its first words are read as %s, although the name says otherwise", path, target_lang)
     entries = []
     for row, line in read_lines(path):
         if not line.strip():
             continue
         text = clean_text(line)
-        cells = text.rstrip("\t ").split("\t") if "\t" in text else text.split()
-        fields = list(map(str.strip, cells))
+        fields = _cells(text)
         if len(fields) != 2 or not all(fields):
             raise InputError(
                 f"{path}, row {row}: {text!r} does not have two fields. Write the pivot's word (English), a tab and "

@@ -42,11 +42,8 @@ def check_sides(pairs: Dataset, name: str) -> None:
     rows = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), SAMPLE)).astype(int))
     first, sample = pairs[0], pairs[rows]
     for side in ("source", "target"):
-        if mark := forms.piece_mark(sample[side]):
-            raise InputError(
-                f"{name}: the {side} is cut into subwords, which {mark!r} marks: {describe_pair(first)}. Put them "
-                "together as the tool that cut them does, or give --sides_checked true."
-            )
+        if fault := forms.fault_of_marks(sample[side]):
+            raise InputError(f"{name}: {describe_pair(first)}: the {side} is {fault}, or give --sides_checked true.")
     if fault := fault_of_sides(sample["source"], sample["target"], first["source_lang"], first["target_lang"]):
         raise InputError(
             f"{name}: {fault}: {describe_pair(first)}. Name the columns by source_column and target_column "

@@ -4,14 +4,13 @@ A source of text is written in one of these ways, on the command line, in YAML a
 
     builtin:de                    Chromium's user interface, inside the package (`de`, `bn`; splits train, test);
                                    as labelled text, its parts of speech (`en`: train, test; `de`, `bn`: test)
-    pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
+    pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz, .bz2, .xz) or .parquet
     clean/                         a folder of .parquet files, or one from `Dataset.save_to_disk`
-    text.de,text.en                two line-aligned plain files (also .gz)
+    text.de,text.en                two line-aligned plain files (also .gz, .bz2, .xz)
     owner/name, owner/name:config  a dataset on the Hub
 
-Text may be compressed by bzip2 and xz too. A plain file may hold lines `source ||| target`. Two files may also have
-one column of text each (.jsonl, .csv, .json, .parquet, .conllu), or be WMT's .sgm and .xml: they are joined by id.
-WMT's .xml with source and references is one file.
+A plain file may hold lines `source ||| target`. Two files may also have one column of text each (.jsonl, .csv, .json,
+.parquet, .conllu), or be WMT's .sgm and .xml: they are joined by id. WMT's .xml with both sides is one file.
 
 The language of its source side is a prefix, `de=pairs.tsv`, unless the rows have `source_lang` themselves.
 """

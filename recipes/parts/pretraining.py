@@ -252,14 +252,14 @@ def _dictionary(
     if data.dictionary is None:
         return None, {}, {}
     path, language = parse_named(data.dictionary, "dictionary")
-    words = load_dictionary(path)
+    words = load_dictionary(path, language, data.target_lang)
     share, seed, codes = data.dictionary_share, data.entries_seed(args), (data.target_lang, language)
     name = data.dictionary
     entries = TokenEntries.from_dictionary(words, tokenizer, name=name, share=share, seed=seed, languages=codes)
     if data.test_dictionary is None:
         return entries, {}, {}
     known = TokenEntries.from_dictionary(words, tokenizer, name=data.dictionary).ids
-    others = load_dictionary(parse_source(data.test_dictionary)[0])
+    others = load_dictionary(parse_source(data.test_dictionary)[0], language, data.target_lang)
     scored = TokenEntries.from_dictionary(others, tokenizer, name=data.test_dictionary).ids
     scored = scored[~(scored[:, None] == known).all(-1).any(-1)]
     if not len(scored):

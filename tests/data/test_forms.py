@@ -157,6 +157,20 @@ FORMS = {
     },
     "a tab after each row": {"a.tsv": lines("{de}\t{en}\t")},
     "a tab after each row but the header": {"a.tsv": "de\ten\n" + lines("{de}\t{en}\t")},
+    "hunalign, joined sentences": {"a.tsv": lines("<p>\t<p>\t0.1\n{de}\t{en}\t0.{n}").replace("e s", "e ~~~ s")},
+    "tanzil with its notice": {side: lines(f"2|{{n}}|{{{side}}}") + "\n#  Quran\n" for side in ("de", "en")},
+    "europarl with its tags": {
+        side: '<CHAPTER ID=1>\n<SPEAKER ID=1 NAME="X">\n' + lines(f"{{{side}}}\n<P>") for side in ("de", "en")
+    },
+    "semicolons under a header with commas": {"a.csv": "de;en;note, date, author\n" + lines("{de};{en};x")},
+    "ids that are numbers and text": {"a.jsonl": records(DE), "b.tsv": "id\ttext\n1\t" + EN[1] + "\n0\t" + EN[0]},
+    "ids of verses": {
+        "a.csv": "verse_id,text\n" + lines("GEN {n},{de}"),
+        "b.csv": "verse_id,text\n" + "".join(lines("GEN {n},{en}").splitlines(True)[::-1]),
+    },
+    "languages of one of two objects": {
+        "a.jsonl": lines('{{"meta": {{"n": 1}}, "t": {{"en": "{en}", "de": "{de}"}}}}')
+    },
     "bars without blanks": {"a.txt": lines("{de}|||{en}")},
     "xz": {"a.tsv.xz": lzma.compress(lines("{de}\t{en}").encode())},
     "bz2": {"a.tsv.bz2": bz2.compress(lines("{de}\t{en}").encode())},
@@ -174,6 +188,13 @@ def test_published_forms(form, tmp_path):
     pairs = load_parallel(f"de={source_of(FORMS[form], tmp_path)}", on_empty="drop")
     assert list(zip(pairs["source"], pairs["target"], strict=True)) == ROWS
     assert (pairs[0]["source_lang"], pairs[0]["target_lang"]) == ("de", "en")
+
+
+def test_commas_of_sentences_separate_no_columns(tmp_path):
+    rows = [("Ja, bitte.", "Yes, please."), ("Nein, danke.", "No, thanks.")]
+    for form in ("{de};{en}", '"{de}";"{en}"', '"{de}","{en}"', '"{de}", "{en}"'):
+        pairs = load_parallel(f"de={source_of({'a.csv': lines(form, rows)}, tmp_path)}")
+        assert list(zip(pairs["source"], pairs["target"], strict=True)) == rows
 
 
 def test_columns_by_number_and_marks_of_emptiness(tmp_path):
@@ -270,6 +291,16 @@ REFUSED = {
     ),
     "subwords": ({"a.de": "die Kat@@ ze\n", "a.en": "the cat\n"}, "the source is cut into subwords, which '@@ '"),
     "pieces": ({"a.de": "die Katze\n", "a.en": "▁the ▁cat\n"}, "the target is cut into subwords, which '▁' marks"),
+    "escapes of Moses": (
+        {"a.de": "Wie geht &apos;s ?\n", "a.en": "What &apos;s up ?\n"},
+        "is escaped, as '&apos;' shows",
+    ),
+    "escapes of a web page": (
+        {"a.tsv": "Wald\tforest&nbsp;&#8211;\n"},
+        "the target is escaped, .* Python's html.unescape",
+    ),
+    "numbers of columns": ({"a.csv": "0,1\n" + lines("{de},{en}")}, "the columns are: '0', '1'"),
+    "markers of Bibles": ({"a.usfm": "\\v 1 x\n", "b.usfm": "\\v 1 y\n"}, "has markers around its verses"),
     "codes between numbers": ({"a.tsv": lines("1{n}\tdeu\t{de}\t2{n}\teng\t{en}")}, "the columns are: '11', 'deu'"),
     "sides in an object that names no language": (
         {"a.jsonl": '{"t": "x", "m": {"src": "web", "tgt": "y"}}'},

@@ -327,6 +327,14 @@ def test_a_dictionary_has_either_word_first(tmp_path, caplog, lowercase):
     assert Dataset.from_parquet(str(shard))["links"][:] == muse
 
 
+def test_a_dictionary_whose_name_says_the_other_order_is_told(tmp_path, caplog):
+    for name in ("en-pl.0-5000.txt", "pl-en.0-5000.txt"):
+        assert not caplog.text
+        (tmp_path / name).write_text("kot cat\n")
+        load_dictionary(tmp_path / name, "pol", "en")
+    assert "pl-en.0-5000.txt: its first words are read as en" in caplog.text
+
+
 def test_entries_that_no_word_can_match_are_counted(tmp_path, caplog):
     (tmp_path / "en-de.txt").write_text(
         "cat\tKatze, Kater\n/c/en/dog\t/c/de/hund\nhouse\thaus\nhot dog\twurst\n", "utf-8"

@@ -604,5 +604,8 @@ def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
         "line 1: spans are labelled by character offsets.*Label Studio": partial(load, "a.jsonl", doccano),
         "spans are labelled by character offsets.*spaCy": partial(load, "b.jsonl", prodigy),
         "character offsets": partial(load, "c.json", studio),
+        "no column 'tokens'; the columns are labels, 1, 2, 3": partial(
+            load, "d.conll", "bn/0 Ana (1)\n" + "bn/0 je -\n" * 9
+        ),
     }
     assert_refused({message: (call, message) for message, call in table.items()})

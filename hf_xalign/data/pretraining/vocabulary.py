@@ -133,8 +133,7 @@ def add_pieces(
     The pieces are merged from these words alone, and every piece occurs in them; new ids begin at `len(tokenizer)`.
     Each new piece has a character that the vocabulary lacks, so other text keeps its tokens. With `split_over`, words
     of more tokens than that get pieces too, of any characters; other text with these pieces may then be split
-    differently. Equal texts give equal pieces. A warning names the combining marks that the tokenizer's normalizer
-    strips from the text.
+    differently. Equal texts give equal pieces.
     """
     check_range(least=1, split_over=split_over)
     spec = tokenizer_spec(tokenizer)
@@ -333,9 +332,8 @@ def extend_tokenizer(
 ) -> tuple[PreTrainedTokenizerFast, np.ndarray]:
     """Add a transliterated copy of the vocabulary.
 
-    Every piece is copied with its characters transliterated. So the tokenizer splits a transliterated word where it
-    splits the natural word, and the two vocabularies correspond one to one, which gives the dictionary of T_trans in
-    Tang et al. (2022).
+    The tokenizer then splits a transliterated word where it splits the natural word, and the two vocabularies
+    correspond one to one, which gives the dictionary of T_trans in Tang et al. (2022).
 
     - Every piece with a character of the alphabet gets a copy, with the same score (Unigram) or merges of the same
       rank (BPE). Special tokens get no copy, and "▁" stays. Copies get the ids from `len(tokenizer)` on, in the order
@@ -401,10 +399,7 @@ def _normalizer(natural: normalizers.Normalizer | None, spec: Spec | None, alpha
     if not mapping:
         return spec
     charsmap = base64.b64encode(build_charsmap(mapping)).decode()
-    return {
-        "type": "Sequence",
-        "normalizers": [spec, {"type": "Precompiled", "precompiled_charsmap": charsmap}],
-    }
+    return {"type": "Sequence", "normalizers": [spec, {"type": "Precompiled", "precompiled_charsmap": charsmap}]}
 
 
 def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> Spec:

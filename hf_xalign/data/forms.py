@@ -59,9 +59,9 @@ _HOLDS = {
     "id": re.compile(r"\S*\d\S*"),
     "attribution": re.compile(r"CC[- ]BY.*"),
 }
-# Marks of an empty side: NeuLab's TED talks, verses of eBible that the verse before covers, hunalign's paragraphs.
+# Marks of an empty side: of NeuLab's TED talks, verses of eBible that the verse before covers, hunalign, and SQL.
 COVERED = "<range>"
-EMPTY = frozenset({"__NULL__", COVERED, "<p>"})
+EMPTY = frozenset({"__NULL__", COVERED, "<p>", r"\N"})
 JOINT = " ~~~ "  # between sentences that hunalign has joined
 # Lines of IWSLT's and Europarl's files that hold no sentence, and tags around those that hold one.
 _TALK = re.compile(
@@ -223,7 +223,7 @@ _ORDER = (({"anchor"}, {"positive"}), ({"1"}, {"2"}), ({"a"}, {"b"}))
 _SIDES = (*_DIRECTION, *_ORDER)
 _DIRECTED = set().union(*itertools.chain(*_DIRECTION)) - {""}
 # Words that may stand next to a language or a side, and alone name a column of text.
-_TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
+TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
 # Usual names of columns that hold no side.
 _OTHER = {"id", "idx", "index", "key", "name", "title", "body", "context", "url", "domain", "lang", "language"}
 _OTHER |= {"split", "label", "category", "score", "query", "question", "answer", "premise", "hypothesis"}
@@ -260,13 +260,13 @@ class _Meaning(NamedTuple):
 def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
     pieces = _PIECES.findall(name)
     words = [piece.casefold() for piece in pieces]
-    core = "".join(word for word in words if word not in _TEXT)
+    core = "".join(word for word in words if word not in TEXT)
     is_side = core in set().union(*itertools.chain(*_SIDES))
     if name not in asked and (core in _DIRECTED or (is_side and (len(core) > 1 or core not in words[:1]))):
         return _Meaning(side=core)
     if words and not core:
         return _Meaning(side="")
-    rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in _TEXT | _DIRECTED]
+    rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in TEXT | _DIRECTED]
     if len(rest) == len(pieces) and (code := _language(name, asked)):
         return _Meaning(code, indirect=name.strip().casefold() in DOUBTFUL)
     excluded = rest[:1] in (["non"], ["Non"])

@@ -52,7 +52,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 12
+_READING = 13
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows hold lists, read as %s pairs"
@@ -84,8 +84,7 @@ def load_parallel(
     fingerprint are a hash of the input's content and the arguments. [`sources`] returns where the pairs came from.
 
     Columns `source_words` and `target_words` (lists of strings; null for text that is still to be split) are kept for
-    word alignment, in all formats but TSV, CSV and TMX. Parquet files that also have `links` keep all three columns;
-    their text is not changed, and pairs without a link are dropped unless `keep_unlinked`.
+    word alignment, in all formats but TSV, CSV and TMX. Parquet files that also have `links` keep all three, and text.
 
     Args:
         source: a source as described in [`hf_xalign.data.sources`], such as `de=pairs.tsv`; a tuple of two
@@ -590,7 +589,7 @@ def _pairs(rows: Iterator[tuple[int, Row | None]], names: tuple[str, str], on_em
         elif on_empty == "drop":
             dropped += 1
         else:
-            side = "line" if pair is None else "target side" if pair[0] else "source side"
+            side = "line, or the header again" if pair is None else "target side" if pair[0] else "source side"
             where = names[1] if side == "target side" else names[0]
             raise InputError(f"{where}, row {row}: empty {side}. Fill it, or drop such pairs by on_empty='drop'.")
     if dropped:

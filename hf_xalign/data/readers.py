@@ -183,8 +183,7 @@ def read_json(path: str | Path) -> Rows:
     """Yield `(row, record)` of a JSON file: a list of objects, or an object of such lists, or one of columns.
 
     In an object of lists of objects, the column `list` holds each list's name. Columns are lists of values of one
-    length, or objects, as pandas writes them. JSON Lines under this suffix, as `datasets` and pandas write them, are
-    read too. A file with the rows of several splits is refused.
+    length, or objects, as pandas writes them. JSON Lines under this suffix are read too.
     """
     with open_bytes(path) as stream:
         start = [line.removeprefix(MARK.encode()).strip() for line in itertools.islice(_raw_lines(stream), 2)]
@@ -237,8 +236,7 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     start = list(itertools.islice(text, 20)) or [""]
     excel = _EXCEL.fullmatch(start[0].removesuffix("\n"))
     # A comma of a sentence has a blank behind it.
-    patterns = {separator: re.compile(f"{re.escape(separator)}(?! )") for separator in ",;\t|"}
-    lines_with = {separator: len(list(filter(found.search, start))) for separator, found in patterns.items()}
+    lines_with = {mark: sum(mark in line.replace(f"{mark} ", "") for line in start) for mark in ",;\t|"}
     separator = excel[1] if excel else max(lines_with, key=lines_with.__getitem__)
     text = itertools.chain(start, text)
     # `a, "b"` is quoted too, and texts lose their outer blanks anyway.
@@ -272,7 +270,8 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
             cells = cells[:-1]
         if not header:
             header = _distinct(cells, path)
-        elif not cells:
+        # Files that were joined have the header again.
+        elif not cells or cells == header:
             yield row, None
         elif len(cells) != len(header):
             wanted = f"{len(header)} {'(or a header that names the columns)' if names else 'as in the header'}"
@@ -653,7 +652,7 @@ def read_file(path: Path, columns: Columns) -> Rows:
     """Yield the rows of a file that holds both sides."""
     match suffix := file_format(path):
         # Anki's `deu.txt`
-        case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _has_tabs(path):
+        case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _is_table(path):
             return read_table(path, _headerless(path, columns))
         case ".jsonl" | ".json":
             return _TABLES[suffix](path)
@@ -673,8 +672,10 @@ def read_file(path: Path, columns: Columns) -> Rows:
     )
 
 
-def _has_tabs(path: Path) -> bool:
-    return "\t" in next(read_lines(path), (1, ""))[1]
+def _is_table(path: Path) -> bool:
+    """Return whether the first line of a file has several columns, or names the only one."""
+    _, first = next(read_lines(path), (1, ""))
+    return "\t" in first or first in forms.TEXT
 
 
 def _piped(path: Path) -> Rows:
@@ -791,7 +792,7 @@ def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
     if suffix in {".tmx", *forms.ADVICE}:
         advice = forms.ADVICE.get(suffix, f"name it alone, as in de={path}")
         raise InputError(f"{path}: a {suffix} file is not plain text: {advice}.")
-    if suffix not in _TABLES or (suffix == ".tsv" and not _has_tabs(path)):
+    if suffix not in _TABLES or (suffix == ".tsv" and not _is_table(path)):
         lines = _texts(path)
         start = list(itertools.islice(lines, 1))
         texts = itertools.chain(start, lines)

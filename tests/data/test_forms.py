@@ -171,6 +171,9 @@ FORMS = {
     "languages of one of two objects": {
         "a.jsonl": lines('{{"meta": {{"n": 1}}, "t": {{"en": "{en}", "de": "{de}"}}}}')
     },
+    "tables with headers, joined": {"a.tsv": "de\ten\n" + lines("{de}\t{en}\nde\ten")},
+    "nulls of a database": {"a.tsv": "de\ten\n" + lines("{de}\t{en}") + "Hund\t\\N\n"},
+    "one column and its name": {f"{side}.tsv": "text\n" + lines(f"{{{side}}}") for side in ("de", "en")},
     "bars without blanks": {"a.txt": lines("{de}|||{en}")},
     "xz": {"a.tsv.xz": lzma.compress(lines("{de}\t{en}").encode())},
     "bz2": {"a.tsv.bz2": bz2.compress(lines("{de}\t{en}").encode())},

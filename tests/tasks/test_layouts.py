@@ -71,6 +71,7 @@ TEXTS = {
     "QQP": ("a.tsv", "question1\tquestion2\tis_duplicate\na\tb\t1\n", "en", ["a", "b", "1", 2]),
     "QNLI": ("a.tsv", "index\tquestion\tsentence\tlabel\n0\ta\tb\tentailment\n", "en", ["a", "b", "entailment", 2]),
     "SST-2": ("train.tsv", "sentence\tlabel\na b\t 1\n", "en", ["a b", "1", 2]),
+    "IMDB, joined": ("a.csv", "review,sentiment\nreview,sentiment\na,pos\n", "en", ["a", "pos", 3]),
     "IMDB": ("a.csv", "review,sentiment\na,pos\n", "en", ["a", "pos", 2]),
     "sentiments": ("a.csv", "text,sentiment\na,pos\n", "en", ["a", "pos", 2]),
     "intents": ("a.jsonl", '{"text": "a", "intent": "x"}\n', "en", ["a", "x", 1]),

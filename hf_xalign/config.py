@@ -5,8 +5,7 @@ dataclasses, and the command line overrides the YAML file. A YAML file with `bas
 that file, which is next to it or in the package. Unknown names and values of the wrong type are one-line errors.
 
 The metadata of a field have its text in `--help`: `help`, the heading `group`, a `metavar`. `positional` makes it an
-argument without a name and `flag` an option without a value. `bare` is the value of an option that is given without
-one.
+argument without a name and `flag` an option without a value. `bare` is the value of an option given without one.
 """
 
 from __future__ import annotations

@@ -24,25 +24,25 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1585, 22),
-    "core": (2805, 53),
-    "data": (6983, 132),
-    "evaluation": (1988, 17),
+    "cli": (1583, 22),
+    "core": (2804, 53),
+    "data": (7028, 132),
+    "evaluation": (1986, 17),
     "explore": (325, 3),
     "hub": (382, 11),
     "links": (1726, 26),
-    "mapping": (1606, 20),
-    "metrics": (488, 2),
+    "mapping": (1603, 20),
+    "metrics": (487, 2),
     "model_cards": (627, 0),
-    "modeling": (4787, 75),
+    "modeling": (4786, 75),
     "objectives": (1239, 13),
-    "prepare": (978, 3),
-    "recipes": (2578, 31),
+    "prepare": (974, 3),
+    "recipes": (2569, 31),
     "report": (448, 2),
-    "search": (614, 5),
+    "search": (613, 5),
     "statistics": (728, 10),
-    "tasks": (2819, 53),
-    "trainers": (6966, 90),
+    "tasks": (2811, 53),
+    "trainers": (6953, 90),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

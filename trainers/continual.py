@@ -43,12 +43,7 @@ from hf_xalign.trainers.task import TaskTrainer
 
 @contextlib.contextmanager
 def second_pass(
-    model: PreTrainedModel,
-    inputs: Mapping[str, torch.Tensor],
-    *,
-    seed: int,
-    dropout: bool,
-    layers: Sequence[int],
+    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], *, seed: int, dropout: bool, layers: Sequence[int]
 ) -> Iterator[list[list[torch.Tensor]]]:
     """Run `inputs`, if any, through the encoder of `model` (not compiled) at the end of each forward in this context.
 

@@ -58,8 +58,7 @@ class ContinualConfig(TaskConfig):
       and batches are drawn at random.
 
     The terms are divided by the counts of a step. By default a step's pairs have similar lengths, so a link in a short
-    sentence has more weight than one in a long sentence. Set `train_sampling_strategy=random` to draw as the papers
-    do.
+    sentence has more weight than one in a long sentence. The papers draw by `train_sampling_strategy=random`.
     """
 
     PRESETS: ClassVar[dict[str, Preset]] = {

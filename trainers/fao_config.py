@@ -31,13 +31,7 @@ _CAO: Preset = {
 _CONTINUAL: Preset = {**_CAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32}
 # Cao's script averages over links and dimensions, where the papers sum.
 _MEANS: Preset = {"reduction": "words", "mean_over_dims": True}
-_ROTATE: Preset = {
-    **_CAO,
-    "regularized_words": "linked",
-    "pooling": "mean",
-    "layers": [-4, -3, -2, -1],
-    "norm": "l2",
-}
+_ROTATE: Preset = {**_CAO, "regularized_words": "linked", "pooling": "mean", "layers": [-4, -3, -2, -1], "norm": "l2"}
 # Our preset contrasts words, and regularizes the English words, the midpoints of the sentence pairs and the
 # similarities within English. At the end, the weights are averaged with a fifth of those before training.
 _JOINT: Preset = {

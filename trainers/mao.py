@@ -30,8 +30,7 @@ class MAOTrainer(WordAlignmentTrainer):
     """Trainer of the modified alignment objective (MAO section 4): L_align on the output of a small module.
 
     The settings describe the module, or `model` is a `PeftModel` that has one. A module on top of the frozen encoder
-    is trained on word vectors that the encoder computes once and stores on disk; the loss is the same without that
-    cache.
+    is trained on word vectors that the encoder computes once and stores on disk; the loss is the same without it.
 
     Args: those of [`WordAlignmentTrainer`].
 

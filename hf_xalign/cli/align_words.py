@@ -29,8 +29,7 @@ line), a Hub dataset, or builtin:de. Pharaoh format has one line of links for ea
 source word first. Its words are source_words and target_words if the text has these columns (JSONL, JSON, Parquet).
 Otherwise text is split at spaces only, so tokenize it first. The rows of jsonl contain their words, and the recipes
 read them as --eval_links. --gold FILE scores the links against hand-made ones (Pharaoh, TALP, `14p19`, NAACL's .wa
-with S and P): precision, recall and alignment error rate (AER). If FILE has fewer pairs than the text, it is of the
-first ones.
+with S and P): precision, recall and alignment error rate (AER). A FILE with fewer pairs is of the text's first ones.
 
 With several arguments, PAIRS are Parquet files, or folders of them, and the last one is the folder to write. It gets
 part-*.parquet, with all columns and source_words, target_words and links, and align-words.json (settings and counts).

@@ -17,8 +17,7 @@ DESCRIPTION = """Open a page to look at an encoder before and after alignment (e
     hf-xalign explore runs/fao_builtin
     hf-xalign explore builtin
 
-Tabs: word similarities and predicted links of two sentences; nearest words of a word in each language; search for
-sentences.
+Tabs: word similarities and predicted links of two sentences; nearest words in each language; search for sentences.
 
 Base, text, links, layer and prompt are the run's, as in `hf-xalign evaluate`. A model that is no run is shown alone,
 with builtin:de and builtin:bn; --base, and --data or --links, take others. The page answers on this machine only,

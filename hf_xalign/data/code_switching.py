@@ -24,7 +24,7 @@ from hf_xalign.cache import map_rows
 from hf_xalign.checks import check_lengths
 from hf_xalign.data.arrow import column_array
 from hf_xalign.data.parallel import Table, check_columns
-from hf_xalign.data.readers import Record
+from hf_xalign.data.readers.files import Record
 from hf_xalign.errors import InputError, explained
 
 GROUP = "group"

@@ -352,11 +352,7 @@ class _PairEncoder:
 
 
 def encode_when_read(
-    dataset: Dataset,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    max_length: int | None = None,
-    subword_links: bool = False,
+    dataset: Dataset, tokenizer: PreTrainedTokenizerBase, *, max_length: int | None = None, subword_links: bool = False
 ) -> Dataset:
     """Return the dataset with a transform that encodes rows, as [`encode_pairs`] does, whenever they are read.
 

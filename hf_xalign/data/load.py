@@ -23,8 +23,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, checksum, digest, make_once, map_rows
 from hf_xalign.checks import check_choice, check_range
-from hf_xalign.data import forms, readers
-from hf_xalign.data.arrow import count_languages, finished_shards, scan_codes, scan_columns, take_rows, write_rows
+from hf_xalign.data import arrow, forms
 from hf_xalign.data.parallel import (
     COLUMNS,
     Table,
@@ -34,6 +33,8 @@ from hf_xalign.data.parallel import (
     describe_pair,
     is_by_language,
 )
+from hf_xalign.data.readers.files import FORMATS, Rows, file_format
+from hf_xalign.data.readers.pairs import SAY_LANGUAGES, Columns, Sides, check_row_language, read_aligned, read_file
 from hf_xalign.data.sides import SAMPLE, check_sides, fault_of_sides
 from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
@@ -49,7 +50,7 @@ Row = tuple[Any, ...]  # values of the columns of `_SCHEMA`
 Entry = dict[str, Any]  # what the record says of a source
 OnEmpty = Literal["error", "drop"]
 
-PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
+PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
 _READING = 13
@@ -131,7 +132,7 @@ def load_parallel(
         if lang is not None and same_language(lang, target_lang):
             other = "Give the other side's language."
             raise InputError(f"{name}: the source language is the pivot, {target_lang}. {other}")
-        asked = readers.Columns(lang, target_lang, source_column, target_column)
+        asked = Columns(lang, target_lang, source_column, target_column)
         if isinstance(item, str | Path | tuple):
             part = _load_files(item, asked, split, max_pairs, on_empty, keep_unlinked, revision)
         else:
@@ -141,7 +142,7 @@ def load_parallel(
         if not sides_checked:
             check_sides(part, name)
         entry = source_entry(name, part, split=split, pairs=len(part), fingerprint=part._fingerprint)
-        if entry["language"] is None and len(counts := count_languages(part)) == 1:
+        if entry["language"] is None and len(counts := arrow.count_languages(part)) == 1:
             [entry["language"]] = counts
         entries.append(entry)
         parts.append(part)
@@ -201,7 +202,7 @@ def sources(dataset: Dataset) -> list[Entry]:
     return [json.loads(line) for line in lines if line.startswith('{"source": ')]
 
 
-def _load_object(data: Any, asked: readers.Columns, max_pairs: int | None, on_empty: OnEmpty) -> Dataset:
+def _load_object(data: Any, asked: Columns, max_pairs: int | None, on_empty: OnEmpty) -> Dataset:
     """Return the pairs of a dataset, a DataFrame or a list of dicts."""
     name = _name(data)
     dataset = check_dataset(data, name)
@@ -238,7 +239,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     """
     dataset = check_dataset(data, name)
     if _is_named_otherwise(dataset, target_lang):
-        return _convert(dataset, name, readers.Columns(source_lang, target_lang or "en"))
+        return _convert(dataset, name, Columns(source_lang, target_lang or "en"))
     for column, language in (("source_lang", source_lang), ("target_lang", target_lang)):
         language = language and check_language(language, column)
         if language is not None and column in dataset.column_names:
@@ -263,7 +264,7 @@ def _is_named_otherwise(dataset: Dataset, target_lang: str | None) -> bool:
     if "source" not in columns:
         return True
     if "source_lang" not in columns:
-        return bool(columns & readers.SAY_LANGUAGES - {"target_lang"})
+        return bool(columns & SAY_LANGUAGES - {"target_lang"})
     codes = dataset.unique("source_lang") if target_lang and "target_lang" in columns else ()
     return any(same_language(str(code), str(target_lang)) for code in codes)
 
@@ -273,7 +274,7 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
     columns = [column for column in COLUMNS[2:] if column in pairs.column_names]
     codes: dict[str, str] = {}
     for column in columns:
-        for part in scan_codes(pairs, column):
+        for part in arrow.scan_codes(pairs, column):
             codes |= {code: check_language(code, f"{name}: {column}") for code in part.unique().to_pylist()}
     if all(code == one for code, one in codes.items()):
         return pairs
@@ -284,7 +285,7 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
     return map_rows(pairs, renamed, desc="Reading languages")
 
 
-def _convert(dataset: Dataset, name: str, columns: readers.Columns) -> Dataset:
+def _convert(dataset: Dataset, name: str, columns: Columns) -> Dataset:
     """Read the pairs of a dataset by the names of its columns; other columns stay."""
     used = columns.select(dataset.column_names, name)
     gone = [column for column in used if column not in WORDS]
@@ -293,7 +294,7 @@ def _convert(dataset: Dataset, name: str, columns: readers.Columns) -> Dataset:
     repeated = [column for column in dataset.column_names if lists and column not in gone]
 
     def read(batch: Table, rows: list[int]) -> dict[str, list]:
-        pairs: list[readers.Sides] = []
+        pairs: list[Sides] = []
         owners: list[int] = []
         for k, row in enumerate(rows):
             pairs += columns.read({column: batch[column][k] for column in used}, f"{name}, row {row}")[0]
@@ -317,7 +318,7 @@ def _is_list(feature: Any) -> bool:
 def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked: bool = False) -> Dataset:
     """Return the pairs that the cache holds under a key, which `batches` make."""
     table = cache_dir("parallel") / f"{key}.arrow"
-    make_once(table, lambda: write_rows(batches, table, name, "sentence pairs"))
+    make_once(table, lambda: arrow.write_rows(batches, table, name, "sentence pairs"))
     data = Dataset.from_file(str(table)).data
     word_counts = {column: len(data) - data[column].null_count for column in WORDS}
     if not any(word_counts.values()):
@@ -330,7 +331,7 @@ def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked:
 
 def _load_files(
     source: str | Path | tuple[str | Path, ...],
-    asked: readers.Columns,
+    asked: Columns,
     split: str,
     max_pairs: int | None,
     on_empty: OnEmpty,
@@ -343,7 +344,7 @@ def _load_files(
     linked = False
     if form in ("shards", ".parquet") and columns.source is None:
         # `hf-xalign align-words` writes words and links.
-        with readers.open_parquet(files[0]) as file:
+        with arrow.open_parquet(files[0]) as file:
             linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
     names = (str(files[0]), str(files[1])) if form == "aligned" else (name, name)
     hashes = [checksum(file, "blake2b") for file in files]  # none for a dataset
@@ -352,7 +353,7 @@ def _load_files(
     key = digest(_READING, form, content, settings)
     if linked:
         shards = (_read_linked(file, columns, on_empty, keep_unlinked) for file in files)
-        batches = take_rows(itertools.chain.from_iterable(shards), max_pairs)
+        batches = arrow.take_rows(itertools.chain.from_iterable(shards), max_pairs)
     else:
         pairs = _pairs(_read(rows, columns, names[0], form), names, on_empty)
         batches = _batches(itertools.islice(pairs, max_pairs))
@@ -362,12 +363,12 @@ def _load_files(
 
 
 def _read_linked(
-    path: Path, columns: readers.Columns, on_empty: OnEmpty, keep_unlinked: bool
+    path: Path, columns: Columns, on_empty: OnEmpty, keep_unlinked: bool
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the pairs of a Parquet file with words and links."""
     first = unlinked = empty = 0
-    with readers.open_parquet(path) as file:
-        for batch in readers.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
+    with arrow.open_parquet(path) as file:
+        for batch in arrow.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
             with explained(f"{path}: a column is missing or has the wrong type", KeyError, pyarrow.ArrowException):
                 batch = batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA)
             blank, linked = _check_rows(batch, columns, path, first, on_empty)
@@ -386,7 +387,7 @@ def _read_linked(
 
 
 def _check_rows(
-    batch: pyarrow.RecordBatch, columns: readers.Columns, path: Path, first: int, on_empty: OnEmpty
+    batch: pyarrow.RecordBatch, columns: Columns, path: Path, first: int, on_empty: OnEmpty
 ) -> tuple[np.ndarray, np.ndarray]:
     """Check a batch, and return which rows have an empty side and which have links, bool (rows,)."""
 
@@ -398,7 +399,7 @@ def _check_rows(
         refuse(batch[name].is_null().to_numpy(zero_copy_only=False), f"the column {name} is null")
     for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
         for code in batch[name].unique().to_pylist():
-            readers.check_row_language(code, name, asked, str(path))
+            check_row_language(code, name, asked, str(path))
     blank = np.zeros(len(batch), dtype=bool)
     for side in ("source", "target"):
         blank |= pyarrow.compute.equal(batch[side], "").to_numpy(zero_copy_only=False)
@@ -421,7 +422,7 @@ def stream_parallel(
 
     Text that may be noisy is not refused: a warning says if its first pairs look swapped or like no sentences.
     """
-    asked = readers.Columns(source_lang, target_lang, source_column, target_column)
+    asked = Columns(source_lang, target_lang, source_column, target_column)
     form, files, _, columns, rows = _open(source, asked, split, revision)
     name = str(files[0]) if len(files) == 1 else source
     pairs = (pair for _, pair in _read(rows, columns, name, form) if pair is not None)
@@ -494,7 +495,7 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
     check_columns(dataset, COLUMNS, name, remedy)
     if not len(dataset):
         raise InputError(f"{name} has no rows. Give at least one sentence pair.")
-    for table in scan_columns(dataset, *COLUMNS[2:]):
+    for table in arrow.scan_columns(dataset, *COLUMNS[2:]):
         for codes in table.group_by(COLUMNS[2:]).aggregate([]).to_pylist():
             if same_language(*codes.values()):
                 pivot = codes["target_lang"]
@@ -503,29 +504,29 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
 
 
 def _open(
-    source: str | Path | Sequence[str | Path], columns: readers.Columns, split: str, revision: str | None
-) -> tuple[str, list[Path], Dataset | None, readers.Columns, readers.Rows]:
+    source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None
+) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
     """Return a source's kind, its files or else its dataset, its columns, and its rows."""
     scheme, files = find_source(source, PAIRS, split)
     saved = scheme == "folder" and any((files[0] / name).is_file() for name in ("state.json", "dataset_dict.json"))
     if saved or scheme == "hub":
         dataset = _load_saved(files[0], split) if saved else load_hub(str(source), split, revision)
         rows = enumerate(dataset.select_columns(columns.select(dataset.column_names, str(source))), 1)
-        return "hub", [], dataset, columns, cast(readers.Rows, rows)
+        return "hub", [], dataset, columns, cast(Rows, rows)
     if scheme == "folder":
-        shards = finished_shards(files[0])
-        records = (record for shard in shards for _, record in readers.read_file(shard, columns))
+        shards = arrow.finished_shards(files[0])
+        records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
     if scheme != "file":
-        columns = readers.Columns(columns.source_lang, columns.target_lang)
+        columns = Columns(columns.source_lang, columns.target_lang)
     if scheme == "aligned":
         names = (files[0].name, files[1].name)
         if forms.names_are_turned(*names, columns.source_lang, columns.target_lang):
             logger.warning("%s and %s: their names say that the pivot is first, so both sides are turned", *files)
             files = files[::-1]
-        aligned = readers.read_aligned(files[0], files[1], columns.source_lang, columns.target_lang)
+        aligned = read_aligned(files[0], files[1], columns.source_lang, columns.target_lang)
         return "aligned", [*files], None, columns, aligned
-    return readers.file_format(files[0]), [*files], None, columns, readers.read_file(files[0], columns)
+    return file_format(files[0]), [*files], None, columns, read_file(files[0], columns)
 
 
 def _load_saved(folder: Path, split: str) -> Dataset:
@@ -596,7 +597,7 @@ def _pairs(rows: Iterator[tuple[int, Row | None]], names: tuple[str, str], on_em
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
 
 
-def _read(rows: readers.Rows, columns: readers.Columns, name: str, form: str) -> Iterator[tuple[int, Row | None]]:
+def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[int, Row | None]]:
     """Yield the pair of each row with its words, None for an empty line."""
     # Columns with obvious names are not logged.
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}

@@ -12,10 +12,11 @@ from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import cache_dir, checksum, digest, make_once, map_rows
 from hf_xalign.checks import check_range
-from hf_xalign.data import readers
 from hf_xalign.data.arrow import write_rows
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import load_hub
+from hf_xalign.data.readers.conll import is_conllu
+from hf_xalign.data.readers.files import file_format, read_jsonl, read_parquet, read_sentences
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.data.words import MARK
 from hf_xalign.errors import InputError, explained
@@ -43,10 +44,10 @@ def load_monolingual(
     """
     check_range(least=1, max_sentences=max_sentences)
     _, paths = find_source(source, TEXT)
-    if words and paths and readers.is_conllu(paths[0]):
+    if words and paths and is_conllu(paths[0]):
         trees = load_treebank(paths[0]).rename_column("tokens", "words")
         return trees.select(range(min(len(trees), max_sentences or len(trees))))
-    column = "text" if paths and readers.file_format(paths[0]) == ".txt" else text_column
+    column = "text" if paths and file_format(paths[0]) == ".txt" else text_column
     dataset = _read(paths[0], column) if paths else load_hub(str(source), "train", revision)
     name = "text"
     feature = dataset.features.get(column)
@@ -73,11 +74,11 @@ def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str
 
 def _read(path: Path, column: str) -> Dataset:
     """Return the column of a file, from the cache if its content was read before."""
-    if readers.file_format(path) not in _FORMATS:
+    if file_format(path) not in _FORMATS:
         raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (.txt and .jsonl also as .gz)")
-    if readers.is_conllu(path):
+    if is_conllu(path):
         raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
-    key = digest(_READING, checksum(path, "blake2b"), readers.file_format(path), column)
+    key = digest(_READING, checksum(path, "blake2b"), file_format(path), column)
     table = cache_dir("monolingual") / f"{key}.arrow"
     make_once(table, lambda: write_rows(_batches(path, column), table, str(path), "sentences"))
     return Dataset(Dataset.from_file(str(table)).data, fingerprint=key)
@@ -86,13 +87,13 @@ def _read(path: Path, column: str) -> Dataset:
 def _batches(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     """Yield the lines of plain text, or the column of a table without the empty lines of JSON Lines."""
     records: Any
-    match readers.file_format(path):
+    match file_format(path):
         case ".txt":
-            records = enumerate(({column: line} for _, line in readers.read_sentences(path)), 1)
+            records = enumerate(({column: line} for _, line in read_sentences(path)), 1)
         case ".parquet":
-            records = readers.read_parquet(path, lambda names, _: [column] if column in names else names)
+            records = read_parquet(path, lambda names, _: [column] if column in names else names)
         case _:
-            records = ((row, record) for row, record in readers.read_jsonl(path) if record is not None)
+            records = ((row, record) for row, record in read_jsonl(path) if record is not None)
     column_type = None
     while batch := list(itertools.islice(records, _BATCH)):
         for row, record in batch:

@@ -68,11 +68,7 @@ def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
 
 
 def encode_sentence_pairs(
-    dataset: Dataset,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    min_tokens: int = 10,
-    max_tokens: int = 128,
+    dataset: Dataset, tokenizer: PreTrainedTokenizerBase, *, min_tokens: int = 10, max_tokens: int = 128
 ) -> SentencePairs:
     """Encode the two texts of each pair, and drop pairs that are too short or too long (PPA, section 3.2).
 

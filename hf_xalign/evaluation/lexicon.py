@@ -53,9 +53,8 @@ def lexicon_induction(
         target_words: the Nt words, each once; all of them are candidates.
         entries: (source word, target word) pairs; repeat the source word for several translations. Words are matched
             exactly: lower-case the vocabularies for a lower-cased dictionary (MUSE's).
-            [`~hf_xalign.data.readers.load_dictionary`] gives (English word, other word).
-        more: further entries, such as those learnt from. Translations that they give to the test's source words are
-            right too.
+            [`~hf_xalign.data.readers.files.load_dictionary`] gives (English word, other word).
+        more: further entries, such as those learnt from. Their translations of the test's source words are right too.
         ks: values of K.
         similarity: "csls" or "cosine".
         k: neighbourhood size of CSLS.

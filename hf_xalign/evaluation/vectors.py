@@ -238,8 +238,7 @@ def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
         `cosine`: mean cosine between the two vectors of an item. `relative_distance`: mean of ||after - before|| over
         mean of ||before||, missing if that is 0. `rank_correlation`: Spearman's correlation, with mean ranks for ties,
         between the cosines of all pairs of items before and after; at most 1,000 items are used, every n-th. It is 0
-        if the cosines of all pairs are equal after training, and missing if they were equal before, as for fewer than
-        three items.
+        if the cosines of all pairs are equal after training, and missing if equal before, as for one or two items.
 
     Raises:
         InputError: all vectors are 0, or one is NaN or infinite.

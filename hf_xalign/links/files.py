@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import regex
 
-from hf_xalign.data.readers import read_lines
+from hf_xalign.data.readers.files import read_lines
 from hf_xalign.errors import InputError
 
 Link = tuple[int, int]
@@ -155,7 +155,7 @@ class DictionaryLinker:
     """Link the words of a sentence pair by a dictionary, where they are unambiguous (Gaschi et al. 2023).
 
     Two words are linked if each is the only translation of the other in the sentence pair, and occurs once in its
-    sentence. `entries` are those of [`~hf_xalign.data.readers.load_dictionary`]; an entry with blanks never matches.
+    sentence. `entries` are those of [`~hf_xalign.data.readers.files.load_dictionary`]; one with blanks never matches.
     """
 
     def __init__(self, entries: Sequence[tuple[str, str]]):

@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from hf_xalign.cache import map_rows, replacing
 from hf_xalign.data.parallel import LINKED
-from hf_xalign.data.readers import read_jsonl
+from hf_xalign.data.readers.files import read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.links.align import align_words

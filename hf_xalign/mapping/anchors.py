@@ -158,14 +158,12 @@ def make_anchors(
     others wait.
 
     Args:
-        model: encoder, or a `PeftModel` around one, on any device. A model with one map per language uses the map of
-            `lang`.
+        model: encoder, or a `PeftModel` around one, on any device. One with a map per language uses that of `lang`.
         tokenizer: fast tokenizer of the encoder.
         sentences: strings, or lists of words.
         lang: language code, for splitting words.
         max_words: size of the vocabulary, the most frequent words with a letter.
-        sentences_per_word: maximum number of sentences per word, k in the paper; None averages all occurrences in all
-            sentences.
+        sentences_per_word: maximum number of sentences per word, k in the paper; None averages all occurrences.
         layers: layer numbers; -1 is the last, 0 the embeddings.
         pooling: pooling of subwords into a word's vector.
         batch_size: sentences per forward pass.

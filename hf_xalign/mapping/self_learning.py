@@ -61,8 +61,7 @@ def self_learning(
         layers: layer number of the vectors.
 
     Raises:
-        InputError: there are no seed pairs, or a pair is out of range; or with `whiten` there are fewer words than
-            dimensions.
+        InputError: there are no seed pairs, a pair is out of range, or `whiten` has fewer words than dimensions.
 
     Example:
         >>> import torch

@@ -22,7 +22,7 @@ import torch
 
 from hf_xalign.cache import replacing
 from hf_xalign.checks import check_range
-from hf_xalign.data.readers import file_format, open_bytes, read_lines
+from hf_xalign.data.readers.files import file_format, open_bytes, read_lines
 from hf_xalign.data.words import clean_text
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors import Anchors

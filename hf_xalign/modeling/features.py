@@ -1,7 +1,6 @@
 """Vectors and states of the encoder before training, computed in one pass over the distinct sentences.
 
-The cache on disk holds vectors of words (f0), vectors of sentences, and states of frozen layers. It is whole or made
-again.
+The cache on disk holds vectors of words (f0) and of sentences, and states of frozen layers. It is whole or made again.
 """
 
 from __future__ import annotations

@@ -194,8 +194,7 @@ def scripts(language: str) -> frozenset[str]:
     """Return the scripts that a language is written in, as codes of ISO 15924 and Unicode; an empty set if unknown.
 
     The result is the script in the code, or the likely one of the region in the code. Without either, it is all
-    scripts that are likely in some region or that CLDR has a locale for, except Latin locales, which may be
-    transcriptions.
+    scripts that are likely in some region or that CLDR has a locale for, but Latin ones, which may be transcriptions.
 
     Example:
         >>> [sorted(scripts(code)) for code in ("srp_Latn", "sr", "pa-PK", "ja", "deu")]
@@ -246,10 +245,7 @@ _FOREIGN_LETTERS = {
     "sr": "[йщъьюяыэёіїєґўѓќѕ]",
     "uk": "[ыэёъўђјљњћќѓѕџ]",
 }
-_FOREIGN_WORDS = {
-    "hi": "आहे|आहेत|आणि|नाही|करा|साठी",
-    "mr": "है|हैं|के|में|और|नहीं|करें|लिए",
-}
+_FOREIGN_WORDS = {"hi": "आहे|आहेत|आणि|नाही|करा|साठी", "mr": "है|हैं|के|में|और|नहीं|करें|लिए"}
 # Names of variables, markup, options and paths, which are in no language.
 _CODE = regex.compile(
     r"%\([^)\s]*\)\w?|%[-\d$]*\w+|\$\{?\w+\}?|\{[^{}\s]*\}|<[^<>]*>|&\w+;|\B--?\w[\w-]*|\w*[_/\\]\w[\w./\\]*"

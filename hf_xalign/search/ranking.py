@@ -187,8 +187,7 @@ def _largest_keys(values: Tensor, n: int) -> Tensor:
 def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Expand lists (q, d) of distinct candidates to all their copies, cut to n: int64 and float32 (q, n).
 
-    `copy_of`, int64 (c,), is the place of every candidate among the distinct ones. The listed ones have n copies or
-    more.
+    `copy_of`, int64 (c,), is the place of every candidate among the distinct ones. Those listed have n copies or more.
     """
     count = torch.bincount(copy_of)
     width = min(int(count.max()), n)

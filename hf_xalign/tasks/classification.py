@@ -16,7 +16,7 @@ from transformers.utils import ModelOutput
 
 from hf_xalign.checks import check_range
 from hf_xalign.data.encoding import EncodedWords, check_vocabulary, special_frame, tokenize_words, word_tokenizer
-from hf_xalign.data.readers import Record
+from hf_xalign.data.readers.files import Record
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.tagger import NO_TAG, BiLSTMCRFForTokenClassification

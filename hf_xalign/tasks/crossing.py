@@ -18,7 +18,7 @@ from hf_xalign.data.code_switching import GROUP, code_switch_pairs
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, tree_columns
 from hf_xalign.data.derived.word_order import load_treebank
-from hf_xalign.data.readers import is_conllu
+from hf_xalign.data.readers.conll import is_conllu
 from hf_xalign.data.span_labels import IGNORED, UNLABELLED
 from hf_xalign.errors import InputError, explained
 from hf_xalign.tasks.examples import Examples, read_records

@@ -20,10 +20,21 @@ from datasets import ClassLabel, Dataset
 
 from hf_xalign.cache import digest, read_json
 from hf_xalign.checks import check_choice, check_lengths, check_range
-from hf_xalign.data import readers
 from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
-from hf_xalign.data.readers import Cells, Record
+from hf_xalign.data.readers.conll import WITHHELD, is_conllu, is_withheld, read_conll
+from hf_xalign.data.readers.files import (
+    Cells,
+    Record,
+    Rows,
+    file_format,
+    read_cells,
+    read_json_rows,
+    read_jsonl,
+    read_parquet,
+    read_table,
+    text_of,
+)
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import IGNORED, OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
@@ -174,28 +185,28 @@ def other_language(record: Record, language: str) -> str | None:
     return None
 
 
-def read_rows(path: Path) -> readers.Rows:
+def read_rows(path: Path) -> Rows:
     """Yield the rows of a file of labelled text, by its suffix and, for TSV and CSV, its first lines."""
-    match suffix := readers.file_format(path):
+    match suffix := file_format(path):
         case ".jsonl":
-            return readers.read_jsonl(path)
+            return read_jsonl(path)
         case ".json":
-            return readers.read_json(path)
+            return read_json_rows(path)
         case ".parquet":
-            return readers.read_parquet(path)
+            return read_parquet(path)
         case ".tsv" | ".csv" | ".txt":
-            rows = [cells for _, cells in itertools.islice(readers.read_cells(path), 20) if cells]
+            rows = [cells for _, cells in itertools.islice(read_cells(path), 20) if cells]
             for names in (_FACEBOOK, _MTOP):
                 if rows and len(rows[0]) == len(names) and rows[0][-1].startswith("{"):
-                    return readers.read_table(path, names)
+                    return read_table(path, names)
             if suffix == ".txt":
                 header = rows[0] if rows else []
                 known = any({*layout.columns.values()} <= {*header} for layout in LAYOUTS.values())
-                return readers.read_table(path) if known else _unprefixed(path)
+                return read_table(path) if known else _unprefixed(path)
             if rows and (columns := _word_columns(path, rows[0])):
                 return _group_words(path, *columns)
-            if suffix == ".csv" or not (readers.is_conllu(path) or _is_word_lines(path, rows)):
-                return readers.read_table(path)
+            if suffix == ".csv" or not (is_conllu(path) or _is_word_lines(path, rows)):
+                return read_table(path)
     if suffix in (".tsv", ".conllu", *WORD_LINES):
         return _unprefixed(path)
     raise InputError(
@@ -213,7 +224,7 @@ def _is_word_lines(path: Path, rows: Sequence[Sequence[str]]) -> bool:
     if labels == {OUTSIDE} or span_parts(labels, certain=True):
         return True
     # Tables have no blank lines and words no blanks inside.
-    parted = not all(cells for _, cells in itertools.islice(readers.read_cells(path), 200))
+    parted = not all(cells for _, cells in itertools.islice(read_cells(path), 200))
     return parted and all(len(cells) == 2 and " " not in cells[0] + cells[1] for cells in words)
 
 
@@ -229,7 +240,7 @@ def _word_columns(path: Path, header: Sequence[str]) -> tuple[str | None, str, s
     sentence, word, tag = found
     if word is None or tag is None:
         return None
-    if sentence is None and all(cells for _, cells in itertools.islice(readers.read_cells(path), 200)):
+    if sentence is None and all(cells for _, cells in itertools.islice(read_cells(path), 200)):
         raise InputError(
             f"{path}: each row holds one word ({word!r}), but no column says where sentences end. Add a column "
             "'sentence' with the number of each word's sentence, or write CoNLL with blank lines between sentences."
@@ -241,7 +252,7 @@ def _group_words(path: Path, sentence: str | None, word: str, tag: str) -> Itera
     """Yield the sentences of a table of words; an empty sentence cell continues the sentence before."""
     first, number, columns = 0, "", Cells()
     blank_lines = 0
-    for line, row in readers.read_table(path):
+    for line, row in read_table(path):
         if row is None:
             blank_lines += 1
             continue
@@ -278,7 +289,7 @@ def _refuse_offsets(record: object, where: str) -> None:
 def _unprefixed(path: Path) -> Iterator[tuple[int, Cells]]:
     """Yield sentences without the language prefix of words (`en:word`), if the first word has one, as in WikiANN."""
     prefix: str | None = None
-    for line, record in readers.read_conll(path):
+    for line, record in read_conll(path):
         words = record.get("tokens", [""])
         if prefix is None:
             match = re.match(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)", words[0])
@@ -470,8 +481,8 @@ def read_examples(
 
     Args:
         item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .parquet, .conllu or CoNLL file (all
-            but Parquet also .gz; for the columns of both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or
-            a Hub dataset. `PATH` may be a pattern for several files, such as `snips/*/train_*.json`. The data sets of
+            but Parquet also .gz; columns of CoNLL's formats: [`~hf_xalign.data.readers.conll.read_conll`]), or a Hub
+            dataset. `PATH` may be a pattern for several files, such as `snips/*/train_*.json`. The data sets of
             [`~hf_xalign.tasks.examples.LAYOUTS`] need no column names; a TSV or CSV file needs a header. Its
             cells hold words parted by blanks, or lists as Python and JSON write them. `builtin:de` is tagged text
             inside the package.
@@ -517,7 +528,7 @@ def read_examples(
             row = make(record, text_columns, label_column, where, classes)
             if label_names:
                 row = _rename(row, label_names, where)
-            if kind == "token" and readers.is_withheld(row["tokens"]):
+            if kind == "token" and is_withheld(row["tokens"]):
                 left_out = "with withheld words (_)"
             elif row.get("label") == UNLABELLED:
                 left_out = "without a label"
@@ -528,7 +539,7 @@ def read_examples(
     skipped = ", ".join(f"{count} {why}" for why, count in sorted(others.items()))
     if not rows:
         if [*others] == ["with withheld words (_)"]:
-            raise InputError(f"{source}: {readers.WITHHELD}")
+            raise InputError(f"{source}: {WITHHELD}")
         raise InputError(f"{source}: it has no examples{skipped and f' in {language}; there are {skipped}'}")
     if others["without a label"]:
         count = f"{others['without a label']:,} of {len(rows) + others.total():,}"
@@ -631,11 +642,7 @@ def by_language(parts: Iterable[Examples]) -> dict[str, Examples]:
 
 
 def _words(
-    record: Cells,
-    text_columns: Sequence[str],
-    label_column: str | None,
-    where: str,
-    classes: Container[str],
+    record: Cells, text_columns: Sequence[str], label_column: str | None, where: str, classes: Container[str]
 ) -> Cells:
     if len(text_columns) > 1:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
@@ -652,7 +659,7 @@ def _words(
     with explained(where):
         check_lengths("word", **{f"words in {column!r}": words, f"labels in {label_column!r}": labels})
     return {
-        "tokens": [clean_text(readers.text_of(word, column, where)) for word in words],
+        "tokens": [clean_text(text_of(word, column, where)) for word in words],
         "labels": [label_of(label, label_column, where, IGNORED, classes) for label in labels],
     }
 
@@ -677,11 +684,7 @@ def _entries(cell: str, printed: bool, where: str) -> list[object]:
 
 
 def _texts(
-    record: Cells,
-    text_columns: Sequence[str],
-    label_column: str | None,
-    where: str,
-    classes: Container[str],
+    record: Cells, text_columns: Sequence[str], label_column: str | None, where: str, classes: Container[str]
 ) -> Cells:
     if len(text_columns) > 2:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
@@ -689,7 +692,7 @@ def _texts(
     columns = columns or (_PAIR if set(_PAIR) & set(record) else ("text",))
     row = Cells()
     for name, column in zip(_PAIR, columns):
-        row[name] = clean_text(readers.text_of(value_of(record, column, where), column, where)).strip()
+        row[name] = clean_text(text_of(value_of(record, column, where), column, where)).strip()
         if not row[name]:
             raise InputError(f"{where}: column {column!r} is empty. Remove the example.")
     value = value_of(record, label_column, where)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from hf_xalign.data.builtin import resolve_model
-from hf_xalign.data.readers import Record
+from hf_xalign.data.readers.files import Record
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import safetensors_alone
@@ -34,12 +34,7 @@ from hf_xalign.tasks.task import Batch, Task, read_batch
 
 
 def load_task_model(
-    name_or_path: str,
-    task: Task,
-    *,
-    adapter: str | None = None,
-    revision: str = "main",
-    seed: int = 0,
+    name_or_path: str, task: Task, *, adapter: str | None = None, revision: str = "main", seed: int = 0
 ) -> PreTrainedModel:
     """Load an encoder as a task model with a new head, in float32, from safetensors only.
 

@@ -35,7 +35,7 @@ from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.code_switching import answer_spans, stands_at
 from hf_xalign.data.encoding import check_fast, check_vocabulary
 from hf_xalign.data.load import hub_commit
-from hf_xalign.data.readers import Record, file_format, load_json, text_of
+from hf_xalign.data.readers.files import Record, file_format, load_json, text_of
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import clean_text

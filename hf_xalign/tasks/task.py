@@ -18,7 +18,7 @@ from transformers.utils import ModelOutput
 from hf_xalign.checks import check_range
 from hf_xalign.config import imported
 from hf_xalign.data.batches.pairs import pad_rows
-from hf_xalign.data.readers import Record
+from hf_xalign.data.readers.files import Record
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained, suggestion
 from hf_xalign.modeling.languages import LanguageAware, language_ids, language_number, language_row
@@ -251,13 +251,7 @@ class Task(ABC):
 
 
 def predict(
-    model: nn.Module,
-    task: Task,
-    encoded: Dataset,
-    pad_token_id: int,
-    *,
-    batch_size: int = 64,
-    desc: str | None = None,
+    model: nn.Module, task: Task, encoded: Dataset, pad_token_id: int, *, batch_size: int = 64, desc: str | None = None
 ) -> list[np.ndarray]:
     """Return the predictions for rows of the task's `encode`, in their order.
 

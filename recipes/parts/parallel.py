@@ -80,8 +80,7 @@ def load_sentence_corpus(data: TextArguments, args: PPAConfig) -> Corpus:
 def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool = True) -> Corpus:
     """Read all pairs of a run, before an encoder is loaded.
 
-    `eval_links` is a file of linked held-out text. A loss that needs no `links` is trained on the pairs without links
-    too.
+    `eval_links` is a file of linked held-out text. A loss without `links` trains on pairs without links too.
     """
     protocols, probes = read_protocols(getattr(data, "protocol", None)), read_probes(data.probe)
     options = data.columns()

@@ -94,12 +94,7 @@ class RunText:
 
 
 def train(
-    make_trainer: Callable[[Config, Any], AlignmentTrainer],
-    text: Any,
-    data: Any,
-    args: Config,
-    *,
-    headline: str = "",
+    make_trainer: Callable[[Config, Any], AlignmentTrainer], text: Any, data: Any, args: Config, *, headline: str = ""
 ) -> None:
     """Train and save, and print the scores; under each of several seeds, or not at all, for an estimate of the time.
 

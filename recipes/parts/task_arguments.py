@@ -93,10 +93,7 @@ class TaskArguments:
         rules=[_LABELLED],
     )
     labels: list[str] = option(
-        _DATA,
-        "All labels, FILE.json; or labels in addition to those of the training text.",
-        [],
-        rules=[_LABELLED],
+        _DATA, "All labels, FILE.json; or labels in addition to those of the training text.", [], rules=[_LABELLED]
     )
     metric: Literal["accuracy", "token_f1", "span_f1"] | None = option(
         _DATA,

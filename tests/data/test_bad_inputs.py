@@ -26,7 +26,7 @@ from hf_xalign.data.derived.word_order import Tree, WordOrder, load_treebank, re
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, check_block_size, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
-from hf_xalign.data.readers import load_dictionary
+from hf_xalign.data.readers.files import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align_words

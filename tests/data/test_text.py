@@ -14,11 +14,11 @@ from support.text import tmx
 from support.tiny import make_links
 
 from hf_xalign.cache import cache_dir
-from hf_xalign.data import load, monolingual, readers
+from hf_xalign.data import load, monolingual
 from hf_xalign.data.load import concatenate, hub_commit, load_parallel
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS
-from hf_xalign.data.readers import load_dictionary, read_lines
+from hf_xalign.data.readers.files import load_dictionary, read_lines
 from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.data.words import WORDS, lower_word
 from hf_xalign.errors import InputError
@@ -91,7 +91,7 @@ def test_files_of_every_kind_give_the_same_rows(tmp_path, suffix):
 
 
 def test_json_in_one_long_line_and_in_utf_16(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "_LONGEST_LINE", 8)
+    monkeypatch.setattr("hf_xalign.data.readers.files._LONGEST_LINE", 8)
     path = tmp_path / "p.json"
     for encoding in ("utf-8", "utf-16"):
         path.write_bytes(json.dumps([{"de": "ä", "en": "b"}]).encode(encoding))

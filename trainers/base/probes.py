@@ -10,7 +10,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.load import Entry
-from hf_xalign.data.readers import file_format, read_jsonl
+from hf_xalign.data.readers.files import file_format, read_jsonl
 from hf_xalign.data.sources import BUILTIN
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder

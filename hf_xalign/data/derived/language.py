@@ -178,8 +178,7 @@ class DerivedLanguage:
 
     base: str
     operations: tuple[Operation, ...] = setting(
-        distinct=True,
-        rules=[needs(when="transliteration", alphabet=GIVEN), needs(when="syntax", word_order=GIVEN)],
+        distinct=True, rules=[needs(when="transliteration", alphabet=GIVEN), needs(when="syntax", word_order=GIVEN)]
     )
     seed: int = 0
     shared: SharedPieces | None = setting(

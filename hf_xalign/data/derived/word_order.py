@@ -15,7 +15,7 @@ from typing import NamedTuple
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.checks import check_lengths
-from hf_xalign.data.readers import WITHHELD, is_conllu, is_withheld, read_conll
+from hf_xalign.data.readers.conll import WITHHELD, is_conllu, is_withheld, read_conll
 from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)

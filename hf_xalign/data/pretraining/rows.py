@@ -290,12 +290,7 @@ class TokenEntries:
 
     @classmethod
     def from_counterparts(
-        cls,
-        counterparts: np.ndarray,
-        *,
-        share: float = 0.25,
-        seed: int = 0,
-        languages: tuple[str, str] | None = None,
+        cls, counterparts: np.ndarray, *, share: float = 0.25, seed: int = 0, languages: tuple[str, str] | None = None
     ) -> Self:
         """Draw a share of corresponding natural and derived tokens, int64 (n, 2), as `extend_tokenizer` returns them.
 
@@ -324,7 +319,7 @@ class TokenEntries:
         unknown token), `several_pieces`, `same_piece` (names, loans), `repeated` (`March` after `march` in an uncased
         vocabulary). Words keep the dictionary's case; MUSE's words are lower-cased, also German nouns.
 
-        `words` are entries of [`~hf_xalign.data.readers.load_dictionary`].
+        `words` are entries of [`~hf_xalign.data.readers.files.load_dictionary`].
         """
         first = single_pieces(tokenizer, [word for word, _ in words])
         second = single_pieces(tokenizer, [word for _, word in words])

@@ -10,8 +10,7 @@ from hf_xalign.metrics import base
 
 class TransferGap(base.Module):
     """The transfer gap is delta = SUP - ZS: the score of a model that was fine-tuned and tested on the target
-    language, minus that of one fine-tuned on another language and tested on the same target-language set. Lower is
-    better.
+    language, minus that of one fine-tuned on another language and tested on the same set. Lower is better.
 
     Examples:
         >>> from hf_xalign import metrics

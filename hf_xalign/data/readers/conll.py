@@ -1,0 +1,181 @@
+"""Read sentences of one word a line: CoNLL-U, and columns of words and labels."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from hf_xalign.data.readers.files import FORMATS, Cells, file_format, read_lines, split_cells
+from hf_xalign.data.span_labels import OUTSIDE, span_parts
+from hf_xalign.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+_Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
+_CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+_DOCUMENT = "-DOCSTART-"  # CoNLL-2003 writes it between documents
+_NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word, a multi-word token `3-4` or an empty node `5.1`
+_HEAD = re.compile(r"\d+|_")  # of a word in a tree, unless it has none
+# Number of the first word, multi-word token or empty node of a sentence.
+_FIRST = re.compile(r"1(-\d+)?|0\.1")
+# xSID labels whole texts in comments.
+_INTENT = re.compile(r"#\s*(?P<key>intent|text)\s*[:=]\s*(?P<value>.*\S)")
+# Comments of CoNLL-U, such as `# text = ...`, are no words that begin with #.
+_KEY = re.compile(r"#\s*\w[^=]* = ")
+WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
+
+
+def read_conll(path: str | Path) -> Iterator[tuple[int, Cells]]:
+    """Yield the sentences of a file with one word on each line and a blank line after each sentence.
+
+    Yields the line number of the sentence's first word, and its columns by number, `"1"`, `"2"`, and so on. CoNLL-U
+    also has its columns by name (`tokens` is FORM), without multi-word tokens (`3-4`) and empty nodes (`5.1`). Other
+    files have `tokens` (the first column, or the second if the first numbers the words) and `labels` (the last column;
+    of numbered words the first one that labels spans). xSID's comments `# text` and `# intent` become `text` and
+    `label`. A line with a tab is split at tabs only. Other comments are skipped.
+    """
+    yield from _read_conllu(path) if is_conllu(path) else _read_columns(path)
+
+
+def is_conllu(path: str | Path) -> bool:
+    """Return whether a file is CoNLL-U by its suffix, or by the ten columns of its first word."""
+    if (suffix := file_format(Path(path))) in (".conllu", *FORMATS[1:]):
+        return suffix == ".conllu"
+    cells = next((split_cells(line) for _, line in read_lines(path) if line.strip() and not line.startswith("#")), ())
+    return len(cells) == len(_CONLLU) and bool(_FIRST.fullmatch(cells[0]) and _HEAD.fullmatch(cells[6]))
+
+
+def is_withheld(words: Sequence[str]) -> bool:
+    """Return whether at least half of a sentence's words are underscores, which replace copyrighted text."""
+    return 0 < len(words) <= 2 * sum(not word.strip("_") for word in words)
+
+
+def _read_conllu(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
+    rows: list[tuple[str, ...]] = []
+    first = 0
+    # The last sentence may lack the blank line behind it.
+    for number, line in itertools.chain(read_lines(path), [(0, "")]):
+        if line.startswith("#"):
+            continue
+        if not line.strip():
+            if rows:
+                yield first, _columns(rows) | dict(zip(_CONLLU, map(list, zip(*rows, strict=True)), strict=True))
+            rows = []
+            continue
+        cells = split_cells(line)
+        if len(cells) != len(_CONLLU):
+            raise InputError(f"{path}, line {number}: {len(cells)} tab-separated columns; CoNLL-U has {len(_CONLLU)}")
+        if not cells[0].isdecimal():
+            continue
+        if rows and cells[0] == "1":
+            raise InputError(f"{path}, line {number}: a word 1 inside a sentence. End each sentence by a blank line.")
+        first = first if rows else number
+        rows.append(cells)
+
+
+def _are_numbered(sentences: Sequence[Sequence[_Line]]) -> bool:
+    """Return whether the first column numbers the words, from 0 or 1 in each sentence."""
+    longest = 0
+    for rows in sentences:
+        first = [cells[0] for _, _, cells in rows]
+        words = list(filter(str.isdecimal, first))
+        numbers = list(map(str, range(len(words) + 1)))
+        if not all(map(_NUMBER.fullmatch, first)) or words not in (numbers[:-1], numbers[1:]):
+            return False
+        longest = max(longest, len(words))
+    return longest > 1
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    return {str(number): list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
+
+
+def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
+    blocks: list[list[_Line]] = [[]]
+    for number, line in read_lines(path):
+        if not line.strip():
+            blocks.append([])
+        elif (cells := split_cells(line))[0] != _DOCUMENT:
+            blocks[-1].append((number, line, cells))
+    lines = list(itertools.chain.from_iterable(blocks))
+    is_word = _word_test(lines)
+    sentences = [list(filter(is_word, block)) for block in blocks]
+    words = [cells for _, _, cells in filter(is_word, lines)]
+    if comments := len(lines) - len(words):
+        number, line, _ = next(itertools.filterfalse(is_word, lines))
+        logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{comments:,}", number, line[:60])
+    if span_parts({cells[0] for cells in words}) and not span_parts({cells[-1] for cells in words}):
+        raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
+    numbered = _are_numbered(sentences)
+    label_column = _label_column(words) if numbered else None
+    # Names of documents stand before the words in OntoNotes.
+    longest = [cells[0] for _, _, cells in max(sentences, key=len)]
+    named_after = len(longest) > 9 and len(set(longest)) == 1
+    for rows, block in zip(sentences, blocks, strict=True):
+        if not rows:
+            continue
+        first, _, start = rows[0]
+        for number, _, cells in rows:
+            if len(cells) != len(start):
+                raise InputError(
+                    f"{path}, line {number}: {len(cells)} columns, but line {first}, the sentence's first word, has "
+                    f"{len(start)}. Give every word the same columns."
+                )
+            if len(cells) < 2 or not cells[0]:
+                raise InputError(f"{path}, line {number}: the word or its label is missing. Write both, word first.")
+        columns = _columns([cells for _, _, cells in rows])
+        named: Cells = {"labels": columns[str(label_column or len(start))]}
+        if not named_after and (not numbered or len(start) > 2):
+            named["tokens"] = columns["2" if numbered else "1"]
+        for _, line, _ in block:
+            if match := _INTENT.match(line):
+                named["label" if match["key"] == "intent" else "text"] = match["value"]
+        yield first, named | columns
+
+
+def _label_column(words: Sequence[Sequence[str]]) -> int | None:
+    """Return the first column after the word that labels spans, or None."""
+    # An annotator or an inner span may follow it (UNER, GermEval), an intent may precede it (xSID).
+    for column in range(3, min(map(len, words)) + 1):
+        if span_parts({cells[column - 1] for cells in words}):
+            return column
+    return None
+
+
+def _word_test(lines: Sequence[_Line]) -> Callable[[_Line], bool]:
+    """Return a test whether a line of a sentence is a word or a comment."""
+    words = [cells for _, text, cells in lines if not text.startswith("#")]
+    widths, labels = set(map(len, words)), {OUTSIDE, *(cells[-1] for cells in words)}
+    spans = bool(span_parts(labels))
+
+    def test(line: _Line) -> bool:
+        _, text, cells = line
+        if not text.startswith("#"):
+            return True
+        # A word may begin with # too, if it has the columns and a label of other words, or tabs as they have.
+        if _KEY.match(text) or len(cells) not in widths:
+            return False
+        if spans:
+            return cells[-1] in labels or bool(span_parts({*labels, cells[-1]}))
+        return cells[-1] in labels or ("\t" in text and " " not in cells[0])
+
+    return test
+
+
+def read_comments(path: Path, *names: str) -> list[list[str]]:
+    """Return the values of each of the comments `# name = value` of a CoNLL-U file."""
+    values: dict[str, list[str]] = {name: [] for name in names}
+    for _, line in read_lines(path):
+        key, _, value = line.removeprefix("#").partition("=")
+        if line.startswith("#") and key.strip() in values:
+            values[key.strip()].append(value.strip())
+    return list(values.values())
+
+
+def join_words(sentence: Mapping[str, list[str]]) -> str:
+    """Return a sentence of CoNLL-U as text."""
+    words = zip(sentence["tokens"], sentence["misc"], strict=True)
+    return "".join(word if "SpaceAfter=No" in misc else f"{word} " for word, misc in words)

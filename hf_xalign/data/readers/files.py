@@ -1,0 +1,328 @@
+"""Open files, compressed or not, and read their lines, rows with named columns, and entries of dictionaries."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import itertools
+import json
+import logging
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+from hf_xalign.cache import check_regular
+from hf_xalign.data import forms
+from hf_xalign.data.arrow import open_parquet, parquet_batches
+from hf_xalign.data.parallel import SPLITS
+from hf_xalign.data.words import MARK, clean_text
+from hf_xalign.errors import InputError, content_errors, explained
+
+logger = logging.getLogger(__name__)
+
+Record = Mapping[str, Any]
+Cells = dict[str, Any]  # a record that is still being made
+Rows = Iterator[tuple[int, Record | None]]
+# Bytes. A small compressed file can hold a line of any length, which would be held in memory.
+_LONGEST_LINE = 64 << 20
+# Excel writes the separator of its language into the first line.
+_EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
+FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
+# What compressed data starts with, and what opens it.
+_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+PACKED = (".gz", ".bz2", ".xz")
+
+
+def file_format(path: Path) -> str:
+    """Return a file's suffix in lower case, ignoring those of compression."""
+    name = path.name.lower()
+    return Path(name).with_suffix("").suffix if name.endswith(PACKED) else Path(name).suffix
+
+
+@contextmanager
+def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file as bytes, decompressed if its content begins as that of gzip, bzip2 or xz."""
+    check_regular(path)
+    damaged = EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError
+    with (
+        explained(f"{path}: cannot be read", OSError),
+        explained(f"{path}: damaged compressed data", *damaged, advice=". Copy or compress the file again."),
+        open(path, "rb") as file,
+    ):
+        start = file.read(6)
+        file.seek(0)
+        opened = next((opens for mark, opens in _PACKED.items() if start.startswith(mark)), None)
+        yield cast(IO[bytes], opened(file) if opened else file)
+
+
+def read_lines(
+    path: str | Path, *, keep_marks: bool = False, undecodable: Literal["strict", "replace"] = "strict"
+) -> Iterator[tuple[int, str]]:
+    """Yield `(row, line)` of a UTF-8 file, without line ends and U+FEFF.
+
+    Only a line feed ends a line, so that other separators inside a sentence never shift the alignment. In a file
+    without line feeds, carriage returns do. With `keep_marks`, U+FEFF is removed at line starts only. Bytes that are
+    not UTF-8 raise an InputError, or become U+FFFD with `undecodable="replace"`.
+    """
+    row, offset = 0, 0
+    with open_bytes(path) as stream:
+        try:
+            for row, raw in enumerate(_raw_lines(stream), 1):
+                if len(raw) > _LONGEST_LINE:
+                    raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is not text")
+                # UTF-16 of English would decode, with NUL in every word.
+                if row == 1 and b"\0" in raw:
+                    if raw[:2] not in (b"\xff\xfe", b"\xfe\xff") and raw.count(0) * 4 < len(raw):
+                        raise InputError(f"{path}, line 1: binary data, not text. Unpack or convert the file.")
+                    raise InputError(f"{path}, line 1: UTF-16 or UTF-32, not UTF-8. {_convert('utf-16')}")
+                line = raw.decode(errors=undecodable).rstrip("\r\n")
+                yield row, line.lstrip(MARK) if keep_marks else line.replace(MARK, "")
+                offset += len(raw)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}, line {row}: not UTF-8 at byte {offset + error.start:,} of the text ({error.reason}). "
+                + _convert("cp1252")
+            ) from error
+
+
+def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
+    """Yield `(id, sentence)` of the lines of plain text: "" for a line about a talk, ids if they begin all lines."""
+    start = [line for _, line in itertools.islice(read_lines(path), 2)]
+    numbered = len(start) == 2 and all(map(forms.NUMBERED.match, start))
+    texts = [forms.NUMBERED.sub("", line, count=1) if numbered else line for line in start]
+    if len(texts) == 2 and all("\t" in text.strip() for text in texts):
+        raise InputError(f"{path}: its lines have several columns. Keep the one of the text, for example by: cut -f 2")
+    if numbered:
+        logger.warning("%s: its lines begin with ids (%.20r), which are left out", path, start[0])
+    for _, line in read_lines(path):
+        mark = forms.NUMBERED.match(line) if numbered else None
+        # Tanzil's verses end in a notice.
+        line = "" if numbered and line.startswith("#") else line
+        yield mark and mark[0].strip(), forms.sentence_of(line[mark.end() :] if mark else line)
+
+
+def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a stream with their ends; a line of more than `_LONGEST_LINE` bytes comes in pieces."""
+    first = stream.readline(_LONGEST_LINE + 1)
+    alone = len(first) <= _LONGEST_LINE and not (first.endswith(b"\n") and stream.read(1))
+    if alone and b"\r" in first.rstrip(b"\r\n"):
+        for line in first.removesuffix(b"\n").removesuffix(b"\r").split(b"\r"):
+            yield line + b"\r"
+        return
+    stream.seek(0)
+    yield from iter(partial(stream.readline, _LONGEST_LINE + 1), b"")
+
+
+def _convert(encoding: str) -> str:
+    """Return the advice to convert a file from an encoding."""
+    return f"Convert the file, for example by: iconv -f {encoding} -t utf-8"
+
+
+def read_jsonl(path: str | Path) -> Rows:
+    """Yield `(row, record)` of a JSON Lines file; the record of an empty line is None."""
+    # Removing marks would shift the offsets of answers.
+    for row, line in read_lines(path, keep_marks=True):
+        if not line.strip():
+            yield row, None
+            continue
+        try:
+            record = json.loads(line)
+            # Half a surrogate pair is valid JSON but not text.
+            if "\\ud" in line or "\\uD" in line:
+                json.dumps(record, ensure_ascii=False).encode()
+        # A number of thousands of digits is a ValueError too.
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}, row {row}: not JSON ({error})") from error
+        yield row, _object(record, path, row)
+
+
+def _object(record: Any, path: str | Path, row: int) -> Cells:
+    if not isinstance(record, dict):
+        raise InputError(
+            f"{path}, row {row}: {type(record).__name__}, not a JSON object. Write each row as an object with the "
+            "names of its columns, as pandas does by to_json(orient='records', lines=True)."
+        )
+    return record
+
+
+def load_json(path: str | Path) -> Any:
+    """Return the content of a JSON file, which may be compressed; a file that is not JSON raises an InputError."""
+    remedy = "If each line is a record, call the file .jsonl."
+    decoded = explained(f"{path}: not UTF-8", UnicodeDecodeError, advice=f". {_convert('cp1252')}")
+    with content_errors(path, "not JSON", remedy), decoded, open_bytes(path) as stream:
+        # This detects UTF-16 and UTF-32 too.
+        content = json.loads(stream.read())
+        json.dumps(content, ensure_ascii=False).encode()
+        return content
+
+
+def read_json_rows(path: str | Path) -> Rows:
+    """Yield `(row, record)` of a JSON file: a list of objects, or an object of such lists, or one of columns.
+
+    In an object of lists of objects, the column `list` holds each list's name. Columns are lists of values of one
+    length, or objects, as pandas writes them. JSON Lines under this suffix are read too.
+    """
+    with open_bytes(path) as stream:
+        start = [line.removeprefix(MARK.encode()).strip() for line in itertools.islice(_raw_lines(stream), 2)]
+    if len(start) == 2 and start[0].startswith(b"{") and start[0].endswith(b"}") and start[1]:
+        yield from read_jsonl(path)
+        return
+    content = load_json(path)
+    lists: Mapping[Any, Any] = content if isinstance(content, dict) else {None: content}
+    # Read as one text, the rows of a test set would be trained on.
+    if len(splits := [name for name in lists if name in SPLITS]) > 1:
+        raise InputError(f"{path}: holds several splits, {', '.join(splits)}. Write each to a file of its own.")
+    if columns := _json_columns(lists):
+        for row, values in enumerate(zip(*columns.values()), 1):
+            yield row, dict(zip(columns, values))
+        return
+    if list not in map(type, lists.values()):
+        raise InputError(f"{path}: holds no list of rows. Write one, or a row a line and call the file .jsonl.")
+    row = 0
+    for name, records in lists.items():
+        for record in records if isinstance(records, list) else ():
+            row += 1
+            yield row, ({} if name is None else {"list": name}) | _object(record, path, row)
+
+
+def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
+    """Return the columns of a JSON object whose values are columns of texts or numbers; none of another one."""
+    columns = {}
+    for name, values in content.items():
+        if isinstance(values, dict) and values.keys() == next(iter(content.values())).keys():
+            values = list(values.values())
+        if not isinstance(values, list) or not values or isinstance(values[0], dict | list):
+            return {}
+        columns[name] = values
+    return columns if len(set(map(len, columns.values()))) == 1 else {}
+
+
+def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield `(row, cells)` of a TSV or CSV file; an empty line has no cells.
+
+    TSV has no quoting. CSV quotes by double quotes, and separates by commas, semicolons, tabs or bars, whichever more
+    of the first lines have, or by the character in Excel's first line `sep=;`.
+    """
+    lines = read_lines(path)
+    if file_format(Path(path)) != ".csv":
+        for row, line in lines:
+            yield row, line.split("\t") if line.strip() else []
+        return
+    # A quoted cell may hold line breaks, so csv needs the ends of the lines again.
+    text: Iterator[str] = (f"{line}\n" for _, line in lines)
+    start = list(itertools.islice(text, 20)) or [""]
+    excel = _EXCEL.fullmatch(start[0].removesuffix("\n"))
+    # A comma of a sentence has a blank behind it.
+    lines_with = {mark: sum(mark in line.replace(f"{mark} ", "") for line in start) for mark in ",;\t|"}
+    separator = excel[1] if excel else max(lines_with, key=lines_with.__getitem__)
+    text = itertools.chain(start, text)
+    # `a, "b"` is quoted too, and texts lose their outer blanks anyway.
+    reader = csv.reader(text, delimiter=separator, strict=True, skipinitialspace=True)
+    try:
+        for cells in itertools.islice(reader, 1 if excel else 0, None):
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise InputError(f"{path}, row {reader.line_num}: not CSV ({error})") from error
+
+
+def _quoted_cell(cells: Sequence[str], header: bool) -> str | None:
+    """Return a cell that is quoted as in CSV: with quotation marks inside that are doubled, or as all of a header."""
+    inside = {cell: cell[1:-1] for cell in cells if len(cell) > 2 and cell[0] == cell[-1] == '"'}
+    doubled = [cell for cell, text in inside.items() if '""' in text and '"' not in text.replace('""', "")]
+    return next(iter(inside if header and len(inside) == len(cells) > 1 else doubled), None)
+
+
+def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
+    """Yield `(row, record)` of a TSV or CSV file with the columns `names`, or those that the first line names."""
+    header = list(names)
+    is_csv = file_format(Path(path)) == ".csv"
+    look = not is_csv
+    for row, cells in read_cells(path):
+        if look and (quoted := _quoted_cell(cells, row == 1)):
+            look = False
+            advice = "TSV has no quoting, so all quotation marks are text. If they are not, call the file .csv"
+            logger.warning("%s, row %d: %.60s looks quoted. %s", path, row, quoted, advice)
+        # Spreadsheets write a tab or comma after the last column too.
+        while len(cells) > max(2, len(header)) and not cells[-1]:
+            cells = cells[:-1]
+        if not header:
+            header = _distinct(cells, path)
+        # Files that were joined have the header again.
+        elif not cells or cells == header:
+            yield row, None
+        elif len(cells) != len(header):
+            wanted = f"{len(header)} {'(or a header that names the columns)' if names else 'as in the header'}"
+            columns = "columns" if is_csv else "tab-separated columns"
+            looks_quoted = any(cell.startswith('"') for cell in cells) and not is_csv
+            advice = ". TSV has no quoting: if its cells are quoted, call the file .csv" if looks_quoted else ""
+            raise InputError(f"{path}, row {row}: {len(cells)} {columns}, expected {wanted}{advice}")
+        else:
+            yield row, dict(zip(header, cells, strict=True))
+
+
+def _distinct(names: list[str], path: str | Path) -> list[str]:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"{path}: the column {twice[0]!r} occurs {names.count(twice[0])} times. Rename one.")
+    return names
+
+
+def read_parquet(path: Path, select: Callable[[list[str], str], list[str]] | None = None) -> Rows:
+    """Yield `(row, record)` of a Parquet file, with the columns that `select` chooses of its columns."""
+    with open_parquet(path) as file:
+        names = _distinct(file.schema_arrow.names, path)
+        batches = parquet_batches(file, 1000, names if select is None else select(names, str(path)))
+        yield from enumerate(itertools.chain.from_iterable(batch.to_pylist() for batch in batches), 1)
+
+
+# Formats in which rows have columns with names.
+TABLES: dict[str, Callable[[Path], Rows]] = {
+    ".jsonl": read_jsonl,
+    ".json": read_json_rows,
+    ".tsv": read_table,
+    ".csv": read_table,
+    ".parquet": read_parquet,
+}
+
+
+def split_cells(line: str) -> tuple[str, ...]:
+    """Split a line at tabs, or at blanks if it has no tab. Other white space belongs to words."""
+    if "\t" not in line:
+        return tuple(filter(None, line.split(" ")))
+    return tuple(cell.strip(" ") for cell in line.rstrip("\t ").split("\t"))
+
+
+def text_of(value: Any, column: str, where: str) -> str:
+    """Return a value, or raise an InputError if it is not text."""
+    if not isinstance(value, str):
+        raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
+    return value
+
+
+def load_dictionary(path: str | Path, source_lang: str = "und", target_lang: str = "en") -> list[tuple[str, str]]:
+    """Read (target word, source word) entries in MUSE's format: one on each line, English (the pivot) first.
+
+    A tab or a blank separates the two words; words may contain blanks (Vietnamese) if a tab separates them. Several
+    translations of a word are several lines. Text is NFC-normalized; empty lines are skipped. A file that is named
+    after both languages in the other order gives a warning.
+    """
+    if forms.names_pivot_first(Path(path).name, target_lang, source_lang):
+        logger.warning("%s: its first words are read as %s, although the name says otherwise", path, target_lang)
+    entries = []
+    for row, line in read_lines(path):
+        if not line.strip():
+            continue
+        text = clean_text(line)
+        fields = split_cells(text)
+        if len(fields) != 2 or not all(fields):
+            raise InputError(
+                f"{path}, row {row}: {text!r} does not have two fields. Write the pivot's word (English), a tab and "
+                "the other word."
+            )
+        entries.append((fields[0], fields[1]))
+    return entries

@@ -1,0 +1,376 @@
+"""Find both sides of a row and their languages, and read pairs of one file with both sides, or of two."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hf_xalign.data import forms
+from hf_xalign.data.forms import Pair, find_columns, looks_like_header
+from hf_xalign.data.readers.conll import join_words, read_comments, read_conll
+from hf_xalign.data.readers.files import (
+    FORMATS,
+    TABLES,
+    Cells,
+    Record,
+    Rows,
+    file_format,
+    read_cells,
+    read_lines,
+    read_parquet,
+    read_sentences,
+    read_table,
+    text_of,
+)
+from hf_xalign.data.readers.markup import read_segments, read_test_set, read_tmx
+from hf_xalign.data.words import WORDS, clean_text
+from hf_xalign.errors import InputError
+from hf_xalign.language_codes import check_language, covers_language, find_language, same_language
+
+logger = logging.getLogger(__name__)
+
+Sides = tuple[str, str, str, str]  # source, target and their languages
+# Columns that hold texts by language, of the Hub's translation datasets and of TED's talks in many languages.
+_NESTED = ("translation", "translations")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns and languages of the two sides, see [`~hf_xalign.data.load_parallel`]."""
+
+    source_lang: str | None
+    target_lang: str
+    source: str | None = None
+    target: str | None = None
+
+    def find(self, names: Iterable[str], source_lang: str | None = None) -> Pair | None:
+        """Return the columns of the two sides; `source_lang` is the language that a row names."""
+        if self.source and self.target:
+            return Pair(self.source, self.target) if {self.source, self.target} <= set(names) else None
+        text_columns = tuple(name for name in names if name not in (*WORDS, "links"))
+        return find_columns(text_columns, self.source_lang or source_lang, self.target_lang)
+
+    def select(self, columns: Iterable[str], name: str) -> list[str]:
+        """Return the columns that need to be read."""
+        names = list(columns)
+        pair = self.find(names)
+        # Each row's language may name its column.
+        if pair is None and self.source is None and self.source_lang is None and "source_lang" in names:
+            return names
+        if pair is None and not {*_NESTED} & {*names}:
+            raise self.missing(names, name)
+        wanted = {*_NESTED, *SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
+        return [column for column in names if column in wanted]
+
+    def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
+        """Make the error for columns whose names do not say which two hold the sides."""
+        if self.source:
+            wanted = f"no columns {self.source!r} and {self.target!r}"
+        else:
+            languages = f"{self.source_lang!r} and {self.target_lang!r} or " if self.source_lang else ""
+            wanted = f"not one column each for {languages}'source' and 'target'"
+        names = [name if len(name) <= 40 else f"{name[:37]}..." for name in columns]
+        return InputError(
+            f"{where}: {wanted}; the columns are: {', '.join(map(repr, names)) or 'none'}. Name the two columns by "
+            f"source_column and target_column (--source_column and --target_column on the command line){hint}."
+        )
+
+    def read(self, record: Record, where: str) -> tuple[list[Sides], bool]:
+        """Return the pair of a row, or its pairs if a side is a list, and whether one is.
+
+        All items of a list translate the other side, unless both are lists of one length.
+        """
+        flat, pair = self.locate(record)
+        if pair is None:
+            raise self.missing(flat, where)
+        languages = row_languages(record, pair[:2])
+        if not languages and not pair.by_language:
+            for name in forms.OF_ROW:
+                code = find_language(record[name]) if isinstance(record.get(name), str) else None
+                if not languages and code and not same_language(code, self.target_lang):
+                    languages = {"source_lang": code}
+        columns = pair[:2]
+        if self._is_turned(languages, where):
+            languages = dict(zip(languages, reversed([*languages.values()]), strict=True))
+            columns = columns if pair.by_language else columns[::-1]
+        named = self.source_lang or (None if "source_lang" in languages else pair.language)
+        source_lang = check_row_language(languages.get("source_lang"), "source_lang", named, where)
+        target_lang = check_row_language(languages.get("target_lang"), "target_lang", self.target_lang, where)
+        sides = [flat[column] for column in columns]
+        lengths = [len(side) for side in sides if isinstance(side, list)]
+        rows: Iterable[Sequence[Any]] = [sides]
+        if lengths:
+            if lengths[0] != lengths[-1]:
+                raise InputError(f"{where}: {' and '.join(map(repr, pair[:2]))} hold lists of different lengths")
+            rows = zip(*(side if isinstance(side, list) else [side] * lengths[0] for side in sides), strict=True)
+        pairs = []
+        for source, target in rows:
+            texts = (_clean_side(source, columns[0], where), _clean_side(target, columns[1], where))
+            pairs.append((*texts, source_lang, target_lang))
+        return pairs, bool(lengths)
+
+    def _is_turned(self, languages: Record, where: str) -> bool:
+        """Return whether a row says that its source is in the pivot and its target in the other language."""
+        if len(languages) < 2:
+            return False
+        codes = [find_language(code) if isinstance(code, str) else None for code in languages.values()]
+        if not all(codes) or not covers_language(self.target_lang, str(codes[0])):
+            return False
+        turned = self.source_lang is None or covers_language(self.source_lang, str(codes[1]))
+        if turned:
+            _say_turned(where.partition(", row ")[0])
+        return turned and not same_language(str(codes[1]), self.target_lang)
+
+    def locate(self, record: Record) -> tuple[Record, Pair | None]:
+        """Return the columns of the two sides, and the record with the texts of its `translation`, if it has one."""
+        source_lang = record.get("source_lang")
+        source_lang = source_lang if isinstance(source_lang, str) and source_lang else None
+        objects = [name for name, value in record.items() if isinstance(value, Mapping)]
+        nested = next((name for name in objects if name in _NESTED), None)
+        if nested is None:
+            pair = self.find(record, source_lang)
+            inside = {name: self.find(record[name], source_lang) for name in objects}
+            # `{"sentence": {"de": ..., "en": ...}}`
+            by_language = [name for name, found in inside.items() if found and found.by_language]
+            if pair or len(by_language) != 1:
+                return record, pair
+            nested = by_language[0]
+        translation: Record = record[nested]
+        # TranslationVariableLanguages of `datasets`
+        if {"language", "translation"} <= translation.keys():
+            texts: dict[str, Any] = {}
+            for language, text in zip(translation["language"], translation["translation"], strict=True):
+                texts.setdefault(language, []).append(text)
+            translation = {language: found if len(found) > 1 else found[0] for language, found in texts.items()}
+        flat = {name: value for name, value in record.items() if name != nested} | dict(translation)
+        return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
+
+    def announce(self, pair: Pair, where: str) -> None:
+        """Log which column holds which side."""
+        source, target, directed, language, _ = pair
+        language = self.source_lang or language or "of any language"
+        line = f"{where}: {source!r} is the source ({language}), {target!r} the target "
+        line += f"({self.target_lang}, the pivot)"
+        if directed:
+            logger.info(line)
+        else:
+            logger.warning("%s, by their order. If that is wrong, give source_column and target_column", line)
+
+
+@cache
+def _say_turned(name: str) -> None:
+    """Log once for each file that its sides are turned."""
+    logger.warning("%s: its rows say that their source is in the pivot, so both sides are turned", name)
+
+
+# Columns that may hold the language of a side, or both.
+SAY_LANGUAGES = {*forms.DIRECTIONS, *itertools.chain(*forms.LANGUAGES.values()), *forms.OF_ROW}
+
+
+def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
+    """Return the languages that a row says, as `source_lang` and `target_lang`, under whatever name it says them.
+
+    The columns of `text` hold sentences, also where their names could be those of languages.
+    """
+    said = {name: record[name] for name in (SAY_LANGUAGES & record.keys()).difference(text)}
+    if not said:
+        return said
+    for name in forms.DIRECTIONS:
+        if name in said and (codes := forms.split_direction(said[name])):
+            return dict(zip(forms.LANGUAGES, codes, strict=True))
+    # These are languages too: alone, one of them is a column of text.
+    if not {"sl", "tl"} <= said.keys():
+        said = {name: value for name, value in said.items() if len(name) > 2}
+    found: Cells = {}
+    for column, names in forms.LANGUAGES.items():
+        if values := [said[name] for name in names if said.get(name) not in (None, "")]:
+            found[column] = values[0]
+    return found
+
+
+def check_row_language(lang: Any, column: str, asked: str | None, where: str) -> str:
+    """Return the language asked for, or else the row's, which it must cover (as `de` does `deu` and `de_AT`)."""
+    if lang not in (None, "", asked):
+        code = find_language(lang) if isinstance(lang, str) and lang == lang.strip() else None
+        lang = check_language(code or lang, f"{where}: {column}")
+    if asked is None and not lang:
+        raise InputError(
+            f"{where}: the row has no {column}. Give it by {column}=, or before the source as in de=PATH."
+        )
+    if asked is not None and lang and not covers_language(asked, lang):
+        raise InputError(f"{where}: {column} is {lang!r} in the row, but {asked!r} was asked for. Make the two agree.")
+    return asked if asked is not None else str(lang)
+
+
+def _clean_side(value: Any, column: str, where: str) -> str:
+    """Return a text NFC-normalized and stripped; null and the marks of an empty side become ""."""
+    text = "" if value is None else clean_text(text_of(value, column, where)).strip()
+    return "" if text in forms.EMPTY else text.replace(forms.JOINT, " ")
+
+
+def read_file(path: Path, columns: Columns) -> Rows:
+    """Yield the rows of a file that holds both sides."""
+    match suffix := file_format(path):
+        # Anki's `deu.txt`
+        case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _is_table(path):
+            return read_table(path, _headerless(path, columns))
+        case ".jsonl" | ".json":
+            return TABLES[suffix](path)
+        case ".parquet":
+            return read_parquet(path, columns.select)
+        case ".tmx":
+            return read_tmx(path, columns.source_lang, columns.target_lang)
+        case ".xml":
+            return read_test_set(path)
+    if suffix in forms.ADVICE:
+        raise InputError(f"{path}: {forms.ADVICE[suffix]}.")
+    if "|||" in next(read_lines(path, undecodable="replace"), (1, ""))[1]:
+        return _piped(path)
+    raise InputError(
+        f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet also as "
+        ".gz), or two line-aligned files joined by a comma: a.de,a.en"
+    )
+
+
+def _is_table(path: Path) -> bool:
+    """Return whether the first line of a file has several columns, or names the only one."""
+    _, first = next(read_lines(path), (1, ""))
+    return "\t" in first or first in forms.TEXT
+
+
+def _piped(path: Path) -> Rows:
+    """Yield the rows of lines `source ||| target`, as fast_align reads them."""
+    for row, line in read_lines(path):
+        source, bar, target = line.partition("|||")
+        if line.strip() and (not bar or "|||" in target):
+            raise InputError(f"{path}, row {row}: not one ||| between two sides. Remove scores and other fields.")
+        yield row, {"source": source, "target": target} if bar else None
+
+
+def _headerless(path: Path, columns: Columns) -> list[str]:
+    """Return the names of the columns of a TSV or CSV file without a header, or none if its first row names them."""
+    rows = ((row, cells) for row, cells in read_cells(path) if cells)
+    row, first = next(rows, (1, []))
+    second = next(rows, (0, []))[1]
+    # A tab after the last column makes no column.
+    while len(first) == len(second) > 2 and not first[-1] and not second[-1]:
+        first, second = first[:-1], second[:-1]
+    languages = (columns.source_lang, columns.target_lang)
+    form = None if columns.source else forms.find_form(first, *languages)
+    pair = columns.find(first)
+    # A row with numbers is no header, even if it holds the codes of both languages; and no row repeats its header.
+    repeats = [cell == below for cell, below in zip(first, second) if pair and cell in pair[:2]]
+    if not columns.source and (any(map(str.isdecimal, first)) or (repeats and all(repeats))):
+        pair = None
+    # A header is not of the form of its rows.
+    if form and (forms.find_form(second, *languages) == form if second else not pair):
+        logger.info("%s: read as %s: %s", path, form[0], ", ".join(form[1]))
+        return form[1]
+    if pair:
+        columns.announce(pair, f"{path}: row {row} is a header")
+        return []
+    numbers = list(map(str, range(1, len(first) + 1)))
+    if {columns.source, columns.target} <= {*numbers}:
+        return numbers
+    where = f"{path}, row {row} (the header)"
+    if columns.source:
+        raise columns.missing(first, where)
+    if len(first) > 2:
+        hint = "; if this row is text, name them by their numbers: --source_column 1 --target_column 2"
+        raise columns.missing(first, where, hint)
+    if len(first) == 2 and looks_like_header(first, second, *languages):
+        hint = ", or, if this row is a pair, write `source` and `target` into a row above it"
+        raise columns.missing(first, where, hint)
+    if forms.names_pivot_first(path.name, *languages):
+        advice = "If that is wrong, give --source_column 2 --target_column 1"
+        logger.warning(
+            "%s: the first column is read as the source, although the name says otherwise. %s", path, advice
+        )
+    return ["source", "target"]
+
+
+def read_aligned(source: Path, target: Path, source_lang: str | None, target_lang: str) -> Rows:
+    """Yield the rows of two files that translate each other: line by line, or joined by the ids that both have."""
+    left_side, right_side = _sentences(source, source_lang), _sentences(target, target_lang)
+    left_ids, right_ids = _by_id(left_side), _by_id(right_side)
+    if left_ids and right_ids:
+        if missing := left_ids.keys() ^ right_ids.keys():
+            logger.warning("%s and %s: %s ids occur in one file only", source, target, f"{len(missing):,}")
+        shared = [key for key in left_ids if key in right_ids]
+        if not shared:
+            ids = f"{next(iter(left_ids))!r} and {next(iter(right_ids))!r}"
+            raise InputError(
+                f"{source} and {target}: no id occurs in both ({ids}), so nothing says which sentences translate each "
+                "other. Write pairs to one file, or remove the ids of line-aligned files."
+            )
+        for row, key in enumerate(shared, 1):
+            yield row, {"source": left_ids[key], "target": right_ids[key]}
+        return
+    sources, targets = iter(left_side), iter(right_side)
+    for row, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
+        if left is None or right is None:
+            longer = row + sum(1 for _ in (targets if left is None else sources))
+            counts = (row - 1, longer) if left is None else (longer, row - 1)
+            raise InputError(
+                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row} has no partner. "
+                "Line-aligned files need the same number of lines."
+            )
+        yield row, {"source": left[1], "target": right[1]}
+
+
+def _by_id(side: Iterable[tuple[Any, str]]) -> dict[Any, str]:
+    """Return the sentences of a file by their ids; none, unless it is no stream and each has an id of its own."""
+    if not isinstance(side, list):
+        return {}
+    # Numbers in JSON are text in a table.
+    named = [(key if key is None else str(key), text) for key, text in side if text or key is not None]
+    by_id = dict(named)
+    return by_id if len(by_id) == len(named) and None not in by_id else {}
+
+
+def _texts(path: Path) -> Iterator[tuple[str | None, str]]:
+    """Yield ids and sentences of plain text, where a verse that covers the next is empty too."""
+    lines = itertools.chain(read_sentences(path), [(None, "")])
+    for (key, line), (_, following) in itertools.pairwise(lines):
+        yield key, "" if following.strip() == forms.COVERED else line
+
+
+def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
+    """Return the sentences of a file of one language with their ids (None without ids); plain text is a stream."""
+    suffix = file_format(path)
+    if suffix == ".conllu":
+        joined = [join_words(sentence) for _, sentence in read_conll(path)]
+        ids, whole = read_comments(path, "sent_id", "text")
+        # The words of a contraction stand apart (`zu dem` for `zum`), so text as it was written comes first.
+        written = whole if len(whole) == len(joined) else joined
+        return list(zip(ids if len(ids) == len(joined) else [None] * len(joined), written, strict=True))
+    if suffix in (".xml", ".sgm", ".sgml"):
+        found = [((document, number), text) for document, _, _, number, text in read_segments(path)]
+        if not found:
+            raise InputError(f"{path}: no <seg id=...> in it, so it is not a test set of WMT. Extract its text first.")
+        return found
+    if suffix in {".tmx", *forms.ADVICE}:
+        advice = forms.ADVICE.get(suffix, f"name it alone, as in de={path}")
+        raise InputError(f"{path}: a {suffix} file is not plain text: {advice}.")
+    if suffix not in TABLES or (suffix == ".tsv" and not _is_table(path)):
+        lines = _texts(path)
+        start = list(itertools.islice(lines, 1))
+        texts = itertools.chain(start, lines)
+        # Bare numbers are those of rows, which say nothing about the other file, so such a file is streamed.
+        named = any(key and not key.isdecimal() for key, _ in start)
+        return list(texts) if named else texts
+    sentences = []
+    for row, record in TABLES[suffix](path):
+        if record is None:
+            continue
+        names = forms.text_columns(tuple(record), lang)
+        if len(names) != 1:
+            raise InputError(f"{path}, row {row}: not one column of text; the columns are: {', '.join(record)}.")
+        key = next((record[name] for name in record if name.casefold() in forms.IDS), None)
+        sentences.append((key, text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))
+    return sentences

@@ -2,8 +2,8 @@
 
 A source of text is written in one of these ways, on the command line, in YAML and in Python:
 
-    builtin:de                    Chromium's user interface, inside the package (`de`, `bn`; splits train, test);
-                                   as labelled text, its parts of speech (`en`: train, test; `de`, `bn`: test)
+    builtin:de                    Chromium's user interface, inside the package (`de`, `bn`; splits train, test).
+                                   For tasks, its parts of speech (`en`: train, test; `de`, `bn`: test).
     pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz, .bz2, .xz) or .parquet
     clean/                         a folder of .parquet files, or one from `Dataset.save_to_disk`
     text.de,text.en                two line-aligned plain files (also .gz, .bz2, .xz)

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1583, 22),
     "core": (2804, 53),
-    "data": (7028, 132),
+    "data": (7029, 132),
     "evaluation": (1986, 17),
     "explore": (325, 3),
     "hub": (382, 11),
@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1603, 20),
     "metrics": (487, 2),
     "model_cards": (627, 0),
-    "modeling": (4786, 75),
+    "modeling": (4785, 75),
     "objectives": (1239, 13),
     "prepare": (974, 3),
     "recipes": (2569, 31),

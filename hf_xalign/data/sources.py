@@ -4,13 +4,14 @@ A source of text is written in one of these ways, on the command line, in YAML a
 
     builtin:de                    Chromium's user interface, inside the package (`de`, `bn`; splits train, test).
                                    For tasks, its parts of speech (`en`: train, test; `de`, `bn`: test).
-    pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz, .bz2, .xz) or .parquet
+    pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx or .parquet
     clean/                         a folder of .parquet files, or one from `Dataset.save_to_disk`
-    text.de,text.en                two line-aligned plain files (also .gz, .bz2, .xz)
+    text.de,text.en                two line-aligned plain files
     owner/name, owner/name:config  a dataset on the Hub
 
-A plain file may hold lines `source ||| target`. Two files may also have one column of text each (.jsonl, .csv, .json,
-.parquet, .conllu), or be WMT's .sgm and .xml: they are joined by id. WMT's .xml with both sides is one file.
+All but Parquet may be compressed (.gz, .bz2, .xz). A plain file may hold lines `source ||| target`. Two files may also
+have one column of text each (.jsonl, .csv, .json, .parquet, .conllu), or be WMT's .sgm and .xml: ids join them.
+WMT's .xml with both sides is one file.
 
 The language of its source side is a prefix, `de=pairs.tsv`, unless the rows have `source_lang` themselves.
 """

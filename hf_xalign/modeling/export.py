@@ -250,8 +250,7 @@ def export_onnx(
         int8: also write `onnx/model_quantized.onnx`, with 8-bit weights and dynamically quantized activations.
 
     Raises:
-        InputError: the extra `onnx` is missing, `folder` exists, a weight is not finite, or torch.onnx cannot export
-            the model.
+        InputError: the extra `onnx` is missing, `folder` exists, a weight is not finite, or torch.onnx fails.
     """
     if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]:
         raise InputError(f'ONNX needs {", ".join(missing)}. Run pip install "hf_xalign[onnx]"')

@@ -84,6 +84,13 @@ def test_rooms_stand_on_floors_without_a_circle():
     assert floors <= FLOORS
 
 
+def test_every_package_is_installed():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    packages = {name for name, path in MODULES.items() if path.name == "__init__.py" and ".metrics." not in name}
+    assert packages <= set(setup["options"]["packages"].split()), "a folder that is not listed is in no wheel"
+
+
 def test_no_folder_is_crowded_or_holds_a_family():
     folders: dict[Path, list[str]] = defaultdict(list)
     for path in MODULES.values():

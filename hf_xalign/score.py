@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from typing import NamedTuple
 
 
@@ -109,3 +110,9 @@ class Score:
     def pool(self) -> Score:
         """Return the number of its candidates."""
         return replace(self, task="pool", pooling=KINDS[self.task].pool, direction="", value=None)
+
+
+def module_names() -> list[str]:
+    """Return the names of the `evaluate` modules that ship with the package."""
+    folders = files("hf_xalign.metrics").iterdir()
+    return sorted(entry.name for entry in folders if entry.joinpath(f"{entry.name}.py").is_file())

@@ -23,7 +23,7 @@ from hf_xalign.model_cards import metadata
 from hf_xalign.model_cards.markdown import code, fence, figure, first_rows, line, literal, table, text
 from hf_xalign.model_cards.task import task_values
 from hf_xalign.record import Record, portable, to_plain
-from hf_xalign.score import Score
+from hf_xalign.score import Score, module_names
 from hf_xalign.tables import loss_rows, score_rows, view
 
 
@@ -95,7 +95,6 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         if domain := source.get("domain") or built_in:
             domains[text(domain)] = None
     types = dict.fromkeys(result.metric_type for result in metadata.eval_results(record))
-    modules = resources.files("hf_xalign").joinpath("metrics")
     return values | {
         "title": text(metadata.title(record)),
         "base": _base(record),
@@ -107,7 +106,7 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         **_adapter(record),
         **_pretraining(record),
         # Not the Hub's f1 of probes, and not a score of a user's own.
-        "modules": ", ".join(code(name) for name in types if modules.joinpath(name).is_dir()),
+        "modules": ", ".join(code(name) for name in types if name in module_names()),
         "first": table(columns, top, numbers=score_columns),
         "folded": len(rows) > len(top),
         "scores": table(columns, rows, numbers=score_columns),

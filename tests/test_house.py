@@ -25,15 +25,15 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1583, 22),
-    "core": (2804, 53),
-    "data": (7029, 132),
+    "core": (2811, 53),
+    "data": (7036, 132),
     "evaluation": (1986, 17),
     "explore": (325, 3),
     "hub": (382, 11),
-    "links": (1726, 26),
+    "links": (1725, 26),
     "mapping": (1603, 20),
-    "metrics": (487, 2),
-    "model_cards": (627, 0),
+    "metrics": (488, 2),
+    "model_cards": (626, 0),
     "modeling": (4785, 75),
     "objectives": (1239, 13),
     "prepare": (974, 3),
@@ -41,8 +41,8 @@ CAPS = {
     "report": (448, 2),
     "search": (613, 5),
     "statistics": (728, 10),
-    "tasks": (2811, 53),
-    "trainers": (6953, 90),
+    "tasks": (2800, 53),
+    "trainers": (6950, 90),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

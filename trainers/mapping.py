@@ -25,6 +25,7 @@ from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
 from hf_xalign.data.load import join_languages
 from hf_xalign.data.parallel import COLUMNS, check_columns, only_language
+from hf_xalign.data.readers.files import turned
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
@@ -332,10 +333,10 @@ class MappingTrainer:
                 entries, first = lexicon[language], self.pivot
                 one, two = zip(*entries) if entries else ((), ())
                 usable = known(self.pivot, one) & known(language, two)
-                turned = known(language, one) & known(self.pivot, two)
-                if turned.sum() > usable.sum():
-                    usable, first = turned, language
-                    lexicon[language] = _turned(entries)
+                other_way = known(language, one) & known(self.pivot, two)
+                if other_way.sum() > usable.sum():
+                    usable, first = other_way, language
+                    lexicon[language] = turned(entries)
                 name = "test_dictionary" if what == "test" else "dictionary"
                 file = self.files.get((name, language), f"{name} of {language}")
                 if not usable.any():
@@ -448,7 +449,7 @@ class MappingTrainer:
         args, coverage = self.args, None
         if args.supervision == "dictionary":
             anchors, pivot = self.anchors[language], self.anchors[self.pivot]
-            pairs, coverage = dictionary_vectors(_turned(self.dictionary[language]), anchors, pivot)
+            pairs, coverage = dictionary_vectors(turned(self.dictionary[language]), anchors, pivot)
             sides = [(pairs.source, anchors.vectors, language), (pairs.target, pivot.vectors, self.pivot)]
         else:
             pairs = self.training[language]
@@ -551,7 +552,7 @@ class MappingTrainer:
         # A learnt translation of a test word is right too: a pivot word has entries on both sides of the split.
         entries = _anchor_entries(test, anchors, pivot)
         known = [*entries, *_anchor_entries(self.known.get(language, ()), anchors, pivot)]
-        back, known_back = _turned(entries), _turned(known)
+        back, known_back = turned(entries), turned(known)
         scores: dict[str, float] = {}
         bounds: dict[str, list[float]] = {}
         for protocol in protocols:
@@ -732,10 +733,6 @@ def _projection(language_map: LanguageMap | None, direction: str) -> Projection:
         return lambda source, target: (source, target)
     source_side, pivot_side = SIDES if direction == "to_pivot" else SIDES[::-1]
     return lambda source, target: (language_map.project(source, source_side), language_map.project(target, pivot_side))
-
-
-def _turned(entries: Entries) -> list[tuple[str, str]]:
-    return [(second, first) for first, second in entries]
 
 
 def _anchor_entries(entries: Entries, anchors: Anchors, pivot: Anchors) -> list[tuple[str, str]]:

@@ -53,7 +53,7 @@ from hf_xalign.data.arrow import (
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS
-from hf_xalign.data.readers.files import load_dictionary
+from hf_xalign.data.readers.files import load_dictionary, turned
 from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, split_words, splitter_version
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
@@ -77,7 +77,7 @@ _CHECKED = 1000  # pairs of a language pair whose words are checked against an e
 VERSION = 5  # raise it when the same call may give other links: cached links are then replaced
 ADDED = Features(dict.fromkeys(WORDS, List(Value("string"))) | {"links": List(List(Value("int32")))})
 _LAYER_PAIRS = 256  # pairs on which the encoder's layer is chosen
-_ORDER_PAIRS = 1000  # pairs by which a dictionary's first word is found
+_ORDER, _ORDER_PAIRS = ("order",), 1000  # the task that finds a dictionary's first word, and the pairs it looks at
 _BATCH = 1000  # pairs that are linked at once
 
 Task = tuple[Any, ...]
@@ -119,8 +119,8 @@ def align_words(
         dataset: columns `source`, `target`, `source_lang`, `target_lang`, or a column `translation`
             (`{"de": ..., "en": ...}`, as on the Hub); other columns are kept.
         aligner: `fast_align`, `hmm`, `ibm1` to `ibm4` or `eflomal` (statistical); `pharaoh:PATH` (existing links, one
-            line for each row); `dictionary:PATH` (MUSE format, in either order); or `encoder` (vectors of
-            `model`). `{lang}` in PATH stands for the source language.
+            line for each row); `dictionary:PATH` (MUSE format in either order, unambiguous matches only);
+            or `encoder` (word vectors of `model`). `{lang}` in PATH stands for the source language.
         symmetrization: `intersection`, `union`, `grow-diag` or `grow-diag-final-and` of the two directions of a
             statistical aligner or the encoder.
         one_to_one: drop all links of a word that has several.
@@ -515,7 +515,7 @@ class Job:
         if self.rules.kind == "encoder" and self.rules.layer is None:
             return {"layer": (_choose_layer,)}
         if self.rules.kind == "dictionary":
-            return {_fit_name(pair): (_find_order, pair) for pair, _ in self.counts}
+            return {_fit_name(pair, _ORDER): (_find_order, pair) for pair, _ in self.counts}
         tasks: dict[str, Task] = {}
         if self.rules.kind in STATISTICAL_ALIGNERS:
             for (pair, _), ways in product(self.counts, self.ways):
@@ -571,12 +571,9 @@ class Job:
             table = table.append_column(name, added[name])
         return table, too_long
 
-    def dictionary_linker(self, pair: Pair, *, turned: bool) -> DictionaryLinker:
-        """Return the linker of a language pair by its dictionary; `turned`: with the source word first."""
+    def dictionary_linker(self, pair: Pair, entries: Sequence[tuple[str, str]]) -> DictionaryLinker:
+        """Return the linker of a language pair by entries (target word, source word)."""
         source, target = pair
-        entries = load_dictionary(self.rules.file(pair))
-        if turned:
-            entries = [(second, first) for first, second in entries]
         if self.rules.lowercase:
             entries = [(lower_word(t, target), lower_word(s, source)) for t, s in entries]
         return DictionaryLinker(entries)
@@ -630,7 +627,7 @@ def normalize(batch: pyarrow.RecordBatch) -> pyarrow.Table:
     return table
 
 
-def _fit_name(pair: Pair, ways: tuple[str, ...] = ("order",)) -> str:
+def _fit_name(pair: Pair, ways: tuple[str, ...]) -> str:
     return f"{'-'.join(pair)} {', '.join(ways)}"
 
 
@@ -652,15 +649,16 @@ def _fit(job: Job, pair: Pair, ways: tuple[str, ...]) -> tuple[dict[str, Any], l
 
 def _find_order(job: Job, pair: Pair) -> tuple[dict[str, Any], list[Path]]:
     """Find out by a sample whether a dictionary has the target word first, as MUSE's have, or the source word."""
-    words = list(zip(*job.words(pair, _ORDER_PAIRS)))
-    muse = sum(map(len, job.dictionary_linker(pair, turned=False)(*words)))
-    turned = sum(map(len, job.dictionary_linker(pair, turned=True)(*words)))
     path = job.rules.file(pair)
-    if turned > muse:
-        found = f"{turned:,} links in {len(words[0]):,} pairs, and {muse:,} the other way"
+    words, entries = list(zip(*job.words(pair, _ORDER_PAIRS))), load_dictionary(path)
+    as_muse = sum(map(len, job.dictionary_linker(pair, entries)(*words)))
+    other_way = sum(map(len, job.dictionary_linker(pair, turned(entries))(*words)))
+    is_turned = other_way > as_muse
+    if is_turned:
+        found = f"{other_way:,} links in {len(words[0]):,} pairs, and {as_muse:,} the other way"
         logger.warning("%s is read with the words of %s first: %s", path, pair[0], found)
-    _count_matchable(path, load_dictionary(path), *(pair[::-1] if turned > muse else pair))
-    return {"turned": turned > muse}, []
+    _count_matchable(path, turned(entries) if is_turned else entries, *pair)
+    return {"turned": is_turned}, []
 
 
 def _choose_layer(job: Job) -> tuple[dict[str, Any], list[Path]]:
@@ -683,7 +681,8 @@ def make_linker(job: Job, key: Pair | None) -> Linker:
         options: Any = {"symmetrization": rules.symmetrization, "layer": layer, "method": rules.method}
         return partial(encoder_links, *load_encoder(job.encoder), **options)
     if rules.kind == "dictionary":
-        return job.dictionary_linker(key, turned=job.mark(_fit_name(key))["turned"])
+        entries, is_turned = load_dictionary(rules.file(key)), job.mark(_fit_name(key, _ORDER))["turned"]
+        return job.dictionary_linker(key, turned(entries) if is_turned else entries)
     models = []
     for ways in job.ways:
         for name in job.mark(_fit_name(key, ways))["folders"]:

@@ -6,6 +6,7 @@ from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
 from hf_xalign.checks import check_choice
+from hf_xalign.score import module_names
 
 if TYPE_CHECKING:
     from evaluate import EvaluationModule
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def names() -> list[str]:
     """Return the names of the modules that `load` accepts."""
-    return sorted(entry.name for entry in files(__name__).iterdir() if entry.joinpath(f"{entry.name}.py").is_file())
+    return module_names()
 
 
 def load(name: str, **kwargs: Any) -> EvaluationModule:

@@ -194,7 +194,7 @@ def scripts(language: str) -> frozenset[str]:
     """Return the scripts that a language is written in, as codes of ISO 15924 and Unicode; an empty set if unknown.
 
     The result is the script in the code, or the likely one of the region in the code. Without either, it is all
-    scripts that are likely in some region or that CLDR has a locale for, but Latin ones, which may be transcriptions.
+    scripts that are likely in some region or that CLDR has a locale for, but no Latin locale, which may transcribe.
 
     Example:
         >>> [sorted(scripts(code)) for code in ("srp_Latn", "sr", "pa-PK", "ja", "deu")]

@@ -22,19 +22,8 @@ from hf_xalign.cache import digest, read_json
 from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
-from hf_xalign.data.readers.conll import WITHHELD, is_conllu, is_withheld, read_conll
-from hf_xalign.data.readers.files import (
-    Cells,
-    Record,
-    Rows,
-    file_format,
-    read_cells,
-    read_json_rows,
-    read_jsonl,
-    read_parquet,
-    read_table,
-    text_of,
-)
+from hf_xalign.data.readers import conll, files
+from hf_xalign.data.readers.files import Cells, Record, Rows, text_of
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import IGNORED, OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
@@ -187,26 +176,26 @@ def other_language(record: Record, language: str) -> str | None:
 
 def read_rows(path: Path) -> Rows:
     """Yield the rows of a file of labelled text, by its suffix and, for TSV and CSV, its first lines."""
-    match suffix := file_format(path):
+    match suffix := files.file_format(path):
         case ".jsonl":
-            return read_jsonl(path)
+            return files.read_jsonl(path)
         case ".json":
-            return read_json_rows(path)
+            return files.read_json_rows(path)
         case ".parquet":
-            return read_parquet(path)
+            return files.read_parquet(path)
         case ".tsv" | ".csv" | ".txt":
-            rows = [cells for _, cells in itertools.islice(read_cells(path), 20) if cells]
+            rows = [cells for _, cells in itertools.islice(files.read_cells(path), 20) if cells]
             for names in (_FACEBOOK, _MTOP):
                 if rows and len(rows[0]) == len(names) and rows[0][-1].startswith("{"):
-                    return read_table(path, names)
+                    return files.read_table(path, names)
             if suffix == ".txt":
                 header = rows[0] if rows else []
                 known = any({*layout.columns.values()} <= {*header} for layout in LAYOUTS.values())
-                return read_table(path) if known else _unprefixed(path)
+                return files.read_table(path) if known else _unprefixed(path)
             if rows and (columns := _word_columns(path, rows[0])):
                 return _group_words(path, *columns)
-            if suffix == ".csv" or not (is_conllu(path) or _is_word_lines(path, rows)):
-                return read_table(path)
+            if suffix == ".csv" or not (conll.is_conllu(path) or _is_word_lines(path, rows)):
+                return files.read_table(path)
     if suffix in (".tsv", ".conllu", *WORD_LINES):
         return _unprefixed(path)
     raise InputError(
@@ -224,7 +213,7 @@ def _is_word_lines(path: Path, rows: Sequence[Sequence[str]]) -> bool:
     if labels == {OUTSIDE} or span_parts(labels, certain=True):
         return True
     # Tables have no blank lines and words no blanks inside.
-    parted = not all(cells for _, cells in itertools.islice(read_cells(path), 200))
+    parted = not all(cells for _, cells in itertools.islice(files.read_cells(path), 200))
     return parted and all(len(cells) == 2 and " " not in cells[0] + cells[1] for cells in words)
 
 
@@ -240,7 +229,7 @@ def _word_columns(path: Path, header: Sequence[str]) -> tuple[str | None, str, s
     sentence, word, tag = found
     if word is None or tag is None:
         return None
-    if sentence is None and all(cells for _, cells in itertools.islice(read_cells(path), 200)):
+    if sentence is None and all(cells for _, cells in itertools.islice(files.read_cells(path), 200)):
         raise InputError(
             f"{path}: each row holds one word ({word!r}), but no column says where sentences end. Add a column "
             "'sentence' with the number of each word's sentence, or write CoNLL with blank lines between sentences."
@@ -252,7 +241,7 @@ def _group_words(path: Path, sentence: str | None, word: str, tag: str) -> Itera
     """Yield the sentences of a table of words; an empty sentence cell continues the sentence before."""
     first, number, columns = 0, "", Cells()
     blank_lines = 0
-    for line, row in read_table(path):
+    for line, row in files.read_table(path):
         if row is None:
             blank_lines += 1
             continue
@@ -289,7 +278,7 @@ def _refuse_offsets(record: object, where: str) -> None:
 def _unprefixed(path: Path) -> Iterator[tuple[int, Cells]]:
     """Yield sentences without the language prefix of words (`en:word`), if the first word has one, as in WikiANN."""
     prefix: str | None = None
-    for line, record in read_conll(path):
+    for line, record in conll.read_conll(path):
         words = record.get("tokens", [""])
         if prefix is None:
             match = re.match(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)", words[0])
@@ -528,7 +517,7 @@ def read_examples(
             row = make(record, text_columns, label_column, where, classes)
             if label_names:
                 row = _rename(row, label_names, where)
-            if kind == "token" and is_withheld(row["tokens"]):
+            if kind == "token" and conll.is_withheld(row["tokens"]):
                 left_out = "with withheld words (_)"
             elif row.get("label") == UNLABELLED:
                 left_out = "without a label"
@@ -539,7 +528,7 @@ def read_examples(
     skipped = ", ".join(f"{count} {why}" for why, count in sorted(others.items()))
     if not rows:
         if [*others] == ["with withheld words (_)"]:
-            raise InputError(f"{source}: {WITHHELD}")
+            raise InputError(f"{source}: {conll.WITHHELD}")
         raise InputError(f"{source}: it has no examples{skipped and f' in {language}; there are {skipped}'}")
     if others["without a label"]:
         count = f"{others['without a label']:,} of {len(rows) + others.total():,}"
@@ -581,11 +570,11 @@ def _refuse_numbers(source: str, rows: Sequence[Record]) -> None:
 
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, Dataset | None]:
     """Return the unit of places (`line` or `row`), the records with their places, and the dataset of a Hub source."""
-    scheme, files = find_source(source, LABELLED, split)
+    scheme, paths = find_source(source, LABELLED, split)
     if scheme == "hub":
         dataset = load_hub(source, split, revision)
         return "row", _hub_records(dataset), dataset
-    numbered = itertools.chain.from_iterable(map(read_rows, files))
+    numbered = itertools.chain.from_iterable(map(read_rows, paths))
     rows = ((line, dict(row)) for line, row in numbered if row is not None)
     if scheme == "pattern":
         return "example", enumerate((row for _, row in rows), 1), None

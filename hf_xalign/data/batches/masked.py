@@ -192,6 +192,8 @@ class PPACollator(_MaskingCollator):
       in the tokenizer's pair format ([CLS] a [SEP] b [SEP], or <s> a </s></s> b </s>), with masked tokens;
     - with `words="mlm"`: `mlm_input_ids`, `mlm_attention_mask` (2B, width), all query sides, then all key sides;
     - with either: `mlm_positions`, `mlm_labels` (M,), see [`PretrainingCollator`].
+
+    Order and masks depend only on the seed, the epoch and the row's `pair`.
     """
 
     def __init__(

@@ -294,7 +294,7 @@ class TokenEntries:
     ) -> Self:
         """Draw a share of corresponding natural and derived tokens, int64 (n, 2), as `extend_tokenizer` returns them.
 
-        With the same seed, a larger share includes a smaller one.
+        With the same seed, a larger share includes a smaller one. `languages` are the codes of both columns.
         """
         ids = _draw(np.asarray(counterparts, dtype=np.int64), share, seed, "the derived vocabulary")
         origin = f"{len(ids)} of {len(counterparts)} pieces of a derived vocabulary"
@@ -319,7 +319,7 @@ class TokenEntries:
         unknown token), `several_pieces`, `same_piece` (names, loans), `repeated` (`March` after `march` in an uncased
         vocabulary). Words keep the dictionary's case; MUSE's words are lower-cased, also German nouns.
 
-        `words` are entries of [`~hf_xalign.data.readers.files.load_dictionary`].
+        `words` are entries of [`~hf_xalign.data.readers.files.load_dictionary`], `languages` their codes.
         """
         first = single_pieces(tokenizer, [word for word, _ in words])
         second = single_pieces(tokenizer, [word for _, word in words])

@@ -282,7 +282,7 @@ def _add_scored(
 ) -> None:
     """Add the most frequent pieces of the words, and all `missing` characters, to a Unigram vocabulary.
 
-    Each round splits the words by the scores of the round before, and scores pieces by the logarithm of its frequency.
+    Each round splits the words by the scores of the round before, and a piece by the logarithm of its frequency.
     """
     # New pieces that compete score just below the rarest one, so that frequent words of other text keep their pieces.
     lowest, scale = (min(score for _, score in model["vocab"]), 0.1) if competing else (0.0, 1.0)

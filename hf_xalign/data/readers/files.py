@@ -11,7 +11,7 @@ import logging
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -302,6 +302,11 @@ def text_of(value: Any, column: str, where: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
     return value
+
+
+def turned(entries: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the entries of a dictionary with their words in the other order."""
+    return [(second, first) for first, second in entries]
 
 
 def load_dictionary(path: str | Path, source_lang: str = "und", target_lang: str = "en") -> list[tuple[str, str]]:

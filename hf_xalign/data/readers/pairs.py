@@ -134,10 +134,10 @@ class Columns:
         nested = next((name for name in objects if name in _NESTED), None)
         if nested is None:
             pair = self.find(record, source_lang)
-            inside = {name: self.find(record[name], source_lang) for name in objects}
+            inside = {} if pair else {name: self.find(record[name], source_lang) for name in objects}
             # `{"sentence": {"de": ..., "en": ...}}`
             by_language = [name for name, found in inside.items() if found and found.by_language]
-            if pair or len(by_language) != 1:
+            if len(by_language) != 1:
                 return record, pair
             nested = by_language[0]
         translation: Record = record[nested]

@@ -110,7 +110,11 @@ def task_options(given: argparse.Namespace, task: str) -> list[str]:
         own = ["--label_column", "tags"]
     else:
         train, name = data / "en.train.jsonl", "{}.test.jsonl"
-        own = ["--label_column", "labels", "--labels", f"{data / 'labels.json'}:bio"]
+        # The data's file has other lists too, and a recipe reads one.
+        labels = Path(given.output_dir) / "slots.json"
+        labels.parent.mkdir(parents=True, exist_ok=True)
+        labels.write_text(json.dumps(json.loads((data / "labels.json").read_text("utf-8"))["bio"]), encoding="utf-8")
+        own = ["--label_column", "labels", "--labels", str(labels)]
     options = ["--train_data", f"en={train}", "--task", "token", "--text_columns", "tokens", *own]
     options += ["--eval_data", *(f"{language}={data / name.format(language)}" for language in languages)]
     options += ["--max_train_examples", str(given.max_train_examples or EXAMPLES[task])]

@@ -131,19 +131,6 @@ class MappingTrainer:
         ...     BertModel(config), args, train_dataset=pairs, eval_dataset=pairs, processing_class=tokenizer)
         >>> trainer.train()["de"].source_lang
         'de'
-
-        Word vectors of German and English:
-
-        >>> vectors = torch.eye(3).unsqueeze(1)
-        >>> german = Anchors(["eins", "zwei", "sechs"], vectors.roll(1, 0), torch.ones(3), lang="de")
-        >>> english = Anchors(["one", "two", "six"], vectors, torch.ones(3), lang="en")
-
-        >>> entries = [("one", "eins"), ("two", "zwei"), ("six", "sechs")]
-        >>> args = MappingConfig(tempfile.mkdtemp(), center=False, device="cpu")
-        >>> trainer = MappingTrainer(german, args, pivot_model=english, dictionary={"de": entries},
-        ...     test_dictionary={"de": entries[2:]})
-        >>> list(trainer.train())
-        ['de']
     """
 
     method: ClassVar[str] = "mapping"

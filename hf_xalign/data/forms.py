@@ -50,6 +50,7 @@ FORMS = (
     Form("JParaCrawl", "domain domain number first second", "english_first"),
     # https://ufal.mff.cuni.cz/czeng/czeng20
     Form("CzEng", "id number number number first second", "alphabetical"),
+    Form("Wordfast", "id user number source_lang source target_lang target"),  # a translation memory
 )
 # What a cell of a kind looks like.
 _HOLDS = {
@@ -63,14 +64,16 @@ _HOLDS = {
 COVERED = "<range>"
 EMPTY = frozenset({"__NULL__", COVERED, "<p>", r"\N"})
 JOINT = " ~~~ "  # between sentences that hunalign has joined
-# Lines of IWSLT's and Europarl's files that hold no sentence, and tags around those that hold one.
+# Lines of IWSLT's, Europarl's and Tanzil's files that hold no sentence, and tags around those that hold one.
 _TALK = re.compile(
     r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.*|</?(doc|transcript|CHAPTER|SPEAKER|[Pp])\b[^>]*>"
+    r"|#( {2}.*|[-=]*| PLEASE DO NOT REMOVE.*)"
 )
 # Ids before the sentences of a file: numbers of Leipzig's corpora, sura and verse of Tanzil's, `GEN.1.1` of Bibles.
 NUMBERED = re.compile(r"(?:\d+\|)+|[^\s|]*\d[^\s|]*\t")
 # What tools leave in text: ends of words or pieces (subword-nmt, SentencePiece, OpenNMT), escapes of Moses and HTML.
 _MARKS = {
+    "full of markup, as {!r} shows. Export or save it as plain text": ("<br", "<div", "<span"),
     "cut into subwords, which {!r} marks. Put them together as the tool that cut them does": ("@@ ", "▁", "￭"),
     "escaped, as {!r} shows. Apply Python's html.unescape": ("&apos;", "&quot;", "&amp;", "&lt;", "&#", "&nbsp;"),
 }
@@ -167,7 +170,7 @@ def fault_of_marks(texts: Sequence[str]) -> str | None:
 
 def sentence_of(line: str) -> str:
     """Return the sentence of a line of plain text: "" for a line about a talk, and a title without its tags."""
-    if not line.lstrip().startswith("<"):
+    if not line.lstrip().startswith(("<", "#")):
         return line
     title = _TITLE.fullmatch(line.strip())
     return title["text"] if title else "" if _TALK.fullmatch(line.strip()) else line

@@ -53,7 +53,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 13
+_READING = 14
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows hold lists, read as %s pairs"

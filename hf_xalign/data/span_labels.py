@@ -134,9 +134,13 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
         # Negative ids, such as -100, mark words that are neither trained on nor scored.
         sentences = [[IGNORED if number < 0 else label.int2str(number) for number in values] for values in sentences]
     names = set(chain.from_iterable(sentences)) - {IGNORED}
-    if joined := sorted(filter(_JOINED.fullmatch, names)):
-        row = next(row for row, labels in enumerate(sentences) if joined[0] in labels)
-        raise InputError(f"{place(row)}: the label {joined[0]!r} joins those of several annotators. Keep one of them.")
+    for fault, is_wrong in {
+        "joins those of several annotators. Keep one of them": _JOINED.fullmatch,
+        "is a bracket of CoNLL-2012. Write the spans as BIO": re.compile(r"\([^()]+\*?\)?").fullmatch,
+    }.items():
+        if found := sorted(filter(is_wrong, names)):
+            row = next(row for row, labels in enumerate(sentences) if found[0] in labels)
+            raise InputError(f"{place(row)}: the label {found[0]!r} {fault}.")
     # A set's own names say whether `_` stands next to `O` or for it.
     forms = span_parts(names.union(getattr(label, "names", ())))
     if not forms:

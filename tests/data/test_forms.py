@@ -159,6 +159,11 @@ FORMS = {
     "a tab after each row but the header": {"a.tsv": "de\ten\n" + lines("{de}\t{en}\t")},
     "hunalign, joined sentences": {"a.tsv": lines("<p>\t<p>\t0.1\n{de}\t{en}\t0.{n}").replace("e s", "e ~~~ s")},
     "tanzil with its notice": {side: lines(f"2|{{n}}|{{{side}}}") + "\n#  Quran\n" for side in ("de", "en")},
+    "tanzil with its notice, without numbers": {
+        side: lines(f"{{{side}}}") + "\n#------\n#\n#  Quran\n" for side in ("de", "en")
+    },
+    "mteb, the pivot first": {"a.jsonl": lines('{{"sentence1": "{en}", "sentence2": "{de}", "lang": "eng-deu"}}')},
+    "wordfast": {"a.txt": lines("20201020~12000{n}\tX\t0\tDE-DE\t{de}\tEN-US\t{en}")},
     "europarl with its tags": {
         side: '<CHAPTER ID=1>\n<SPEAKER ID=1 NAME="X">\n' + lines(f"{{{side}}}\n<P>") for side in ("de", "en")
     },

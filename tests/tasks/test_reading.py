@@ -609,3 +609,16 @@ def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
         ),
     }
     assert_refused({message: (call, message) for message, call in table.items()})
+
+
+def test_brackets_of_conll_2012_are_no_labels(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("w0 (PERSON*\nw1 *)\nw2 *\n")
+    with pytest.raises(InputError, match=r"a.conll, .*: the label '\(PERSON\*' is a bracket of CoNLL-2012"):
+        read_examples(f"de={path}", "token")
+
+
+def test_a_name_of_an_annotator_is_no_label(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("Anna B-PER eva\nkommt O eva\n\nBerlin B-LOC tom\nruft O tom\n")
+    assert read_examples(f"de={path}", "token").rows["labels"][:] == [["B-PER", "O"], ["B-LOC", "O"]]

@@ -107,10 +107,14 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     if comments := len(lines) - len(words):
         number, line, _ = next(itertools.filterfalse(is_word, lines))
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{comments:,}", number, line[:60])
-    if span_parts({cells[0] for cells in words}) and not span_parts({cells[-1] for cells in words}):
+    last = {cells[-1] for cells in words}
+    if span_parts({cells[0] for cells in words}) and not span_parts(last):
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
     numbered = _are_numbered(sentences)
-    label_column = _label_column(words) if numbered else None
+    # A name of an annotator stands at each word of a sentence.
+    annotated = bool(last) and not span_parts(last) and OUTSIDE not in last
+    annotated &= all(len({cells[-1] for _, _, cells in rows}) < 2 for rows in sentences)
+    label_column = _label_column(words, 3 if numbered else 2) if numbered or annotated else None
     # Names of documents stand before the words in OntoNotes.
     longest = [cells[0] for _, _, cells in max(sentences, key=len)]
     named_after = len(longest) > 9 and len(set(longest)) == 1
@@ -136,10 +140,10 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         yield first, named | columns
 
 
-def _label_column(words: Sequence[Sequence[str]]) -> int | None:
-    """Return the first column after the word that labels spans, or None."""
+def _label_column(words: Sequence[Sequence[str]], first: int) -> int | None:
+    """Return the first column, from `first` on, that labels spans, or None."""
     # An annotator or an inner span may follow it (UNER, GermEval), an intent may precede it (xSID).
-    for column in range(3, min(map(len, words)) + 1):
+    for column in range(first, min(map(len, words)) + 1):
         if span_parts({cells[column - 1] for cells in words}):
             return column
     return None

@@ -180,8 +180,9 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
     said = {name: record[name] for name in (SAY_LANGUAGES & record.keys()).difference(text)}
     if not said:
         return said
-    for name in forms.DIRECTIONS:
-        if name in said and (codes := forms.split_direction(said[name])):
+    for name in (*forms.DIRECTIONS, *forms.OF_ROW):
+        codes = forms.split_direction(said.get(name))
+        if codes and not (name in forms.OF_ROW and find_language(said[name])):  # `pt-BR` is one
             return dict(zip(forms.LANGUAGES, codes, strict=True))
     # These are languages too: alone, one of them is a column of text.
     if not {"sl", "tl"} <= said.keys():

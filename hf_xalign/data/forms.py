@@ -64,6 +64,7 @@ _HOLDS = {
 COVERED = "<range>"
 EMPTY = frozenset({"__NULL__", COVERED, "<p>", r"\N"})
 JOINT = " ~~~ "  # between sentences that hunalign has joined
+PREFACE = re.compile(r"#(separator|html|[a-z]+ column):.*|%\d{8}~\d{6}\t.*")  # before a table of Anki and Wordfast
 # Lines of IWSLT's, Europarl's and Tanzil's files that hold no sentence, and tags around those that hold one.
 _TALK = re.compile(
     r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.*|</?(doc|transcript|CHAPTER|SPEAKER|[Pp])\b[^>]*>"

@@ -164,6 +164,11 @@ FORMS = {
     },
     "mteb, the pivot first": {"a.jsonl": lines('{{"sentence1": "{en}", "sentence2": "{de}", "lang": "eng-deu"}}')},
     "wordfast": {"a.txt": lines("20201020~12000{n}\tX\t0\tDE-DE\t{de}\tEN-US\t{en}")},
+    "wordfast with its header": {
+        "a.txt": "%20201020~120000\t%X\t%TU=2\t%DE-DE\t%Wordfast TM v.5\t%EN-US\t%-\n"
+        + lines("20201020~12000{n}\tX\t0\tDE-DE\t{de}\tEN-US\t{en}")
+    },
+    "notes of anki": {"a.txt": "#separator:tab\n#html:true\n" + lines("{de}\t{en}")},
     "europarl with its tags": {
         side: '<CHAPTER ID=1>\n<SPEAKER ID=1 NAME="X">\n' + lines(f"{{{side}}}\n<P>") for side in ("de", "en")
     },

@@ -211,7 +211,7 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """
     lines = read_lines(path)
     if file_format(Path(path)) != ".csv":
-        for row, line in lines:
+        for row, line in itertools.dropwhile(lambda row: forms.PREFACE.fullmatch(row[1]), lines):
             yield row, line.split("\t") if line.strip() else []
         return
     # A quoted cell may hold line breaks, so csv needs the ends of the lines again.

@@ -240,8 +240,8 @@ def read_file(path: Path, columns: Columns) -> Rows:
 
 def _is_table(path: Path) -> bool:
     """Return whether the first line of a file has several columns, or names the only one."""
-    _, first = next(read_lines(path), (1, ""))
-    return "\t" in first or first in forms.TEXT
+    _, first = next(read_cells(path), (1, []))
+    return len(first) > 1 or bool(forms.TEXT & {*first})
 
 
 def _piped(path: Path) -> Rows:

@@ -24,6 +24,7 @@ from hf_xalign.recipes.compare import CompareArguments
 from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.distances import DistanceArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
+from hf_xalign.tasks import LabelSet
 from hf_xalign.trainers import ContinualConfig, PPAConfig, TaskConfig
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -60,6 +61,9 @@ def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
     text.mkdir(parents=True)
     for language, part in product(bench.LANGUAGES, ("train", "test")):
         (text / f"{language}.{part}.jsonl").write_text(json.dumps({"source": "Katze", "target": "cat"}))
+    names = ["O", "B-name", "I-name"]
+    (text.parent / "slots").mkdir()
+    (text.parent / "slots" / "labels.json").write_text(json.dumps({"intents": ["a"], "bio": names}))
     words = ["--data", str(text.parent), "--output_dir", str(tmp_path), "--tasks", "slots", "--seeds", "3", "4"]
     bench.main(words)
     tasks = [(name, options) for name, options in made if name in RUNS]
@@ -70,6 +74,7 @@ def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
     for number, (name, options) in enumerate(tasks):
         data, args = parse(RUNS[name], options)
         assert data.save_models == (number % 2 == 0) and data.seeds == ([3] if number % 2 == 0 else [3, 4])
+        assert LabelSet.load(data.labels[0]).names == tuple(names)
         given = {field.name: str(getattr(args, field.name)) for field in fields(TaskConfig)}
         assert given.pop("keep_aligned") == str(systems[number].endswith("_kept"))
         settings.append({name: value for name, value in given.items() if name not in ("preset", "output_dir")})

@@ -40,6 +40,8 @@ ALIGNED = {"fao": {"fao", *CONTINUAL}, "joint": {"joint", "joint_kept"}}
 TASKS = ("pos", "slots")
 # Sentences that a task is trained on, unless the command says otherwise: no more than it takes to learn the task.
 EXAMPLES = {"pos": 1000, "slots": 3000}
+# The list of all slots, in the output folder.
+LABELS = "slots.json"
 # Languages with text for alignment and for both tasks.
 LANGUAGES = ("de", "es", "ru", "hi", "tr")
 
@@ -101,6 +103,13 @@ def align(given: argparse.Namespace, models: Path) -> None:
         recipe("mapping.py", *options)
 
 
+def write_labels(given: argparse.Namespace) -> None:
+    """Write the list of slots that a recipe reads; the data's file has other lists too."""
+    lists = json.loads((Path(given.data) / "slots" / "labels.json").read_text("utf-8"))
+    Path(given.output_dir).mkdir(parents=True, exist_ok=True)
+    (Path(given.output_dir) / LABELS).write_text(json.dumps(lists["bio"]), encoding="utf-8")
+
+
 def task_options(given: argparse.Namespace, task: str) -> list[str]:
     """Labelled text of a task, and how it is trained."""
     data = Path(given.data) / task
@@ -110,11 +119,7 @@ def task_options(given: argparse.Namespace, task: str) -> list[str]:
         own = ["--label_column", "tags"]
     else:
         train, name = data / "en.train.jsonl", "{}.test.jsonl"
-        # The data's file has other lists too, and a recipe reads one.
-        labels = Path(given.output_dir) / "slots.json"
-        labels.parent.mkdir(parents=True, exist_ok=True)
-        labels.write_text(json.dumps(json.loads((data / "labels.json").read_text("utf-8"))["bio"]), encoding="utf-8")
-        own = ["--label_column", "labels", "--labels", str(labels)]
+        own = ["--label_column", "labels", "--labels", str(Path(given.output_dir) / LABELS)]
     options = ["--train_data", f"en={train}", "--task", "token", "--text_columns", "tokens", *own]
     options += ["--eval_data", *(f"{language}={data / name.format(language)}" for language in languages)]
     options += ["--max_train_examples", str(given.max_train_examples or EXAMPLES[task])]
@@ -210,6 +215,8 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     require_matplotlib()  # of the last step
     check_models(given)
+    if "slots" in given.tasks:
+        write_labels(given)
     models = Path(given.output_dir) / "models"
     align(given, models)
     for task in given.tasks:

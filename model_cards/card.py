@@ -106,7 +106,7 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         **_adapter(record),
         **_pretraining(record),
         # Not the Hub's f1 of probes, and not a score of a user's own.
-        "modules": ", ".join(code(name) for name in types if name in module_names()),
+        "modules": ", ".join(map(code, filter(module_names().__contains__, types))),
         "first": table(columns, top, numbers=score_columns),
         "folded": len(rows) > len(top),
         "scores": table(columns, rows, numbers=score_columns),

@@ -126,6 +126,8 @@ def task_options(given: argparse.Namespace, task: str) -> list[str]:
     options += ["--max_eval_examples", str(given.max_eval_examples)]
     options += ["--num_train_epochs", str(given.epochs), "--learning_rate", str(given.learning_rate)]
     options += ["--per_device_train_batch_size", str(given.batch_size), "--per_device_eval_batch_size", "64"]
+    # As continual alignment, all start from a random head, also on few sentences.
+    options += ["--fit_head", "false"]
     options += ["--freeze_embeddings", "true", "--use_cpu", str(given.use_cpu).lower(), "--report_to", "none"]
     return options
 

@@ -35,14 +35,14 @@ CAPS = {
     "metrics": (488, 2),
     "model_cards": (626, 0),
     "modeling": (4785, 75),
-    "objectives": (1239, 13),
+    "objectives": (1237, 12),
     "prepare": (974, 3),
     "recipes": (2569, 31),
     "report": (448, 2),
     "search": (613, 5),
     "statistics": (728, 10),
-    "tasks": (2800, 53),
-    "trainers": (6937, 90),
+    "tasks": (2795, 52),
+    "trainers": (6944, 88),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

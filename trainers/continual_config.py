@@ -119,5 +119,5 @@ class ContinualConfig(TaskConfig):
         """Return the objective, by default that of these settings, as plain text."""
         return (
             f"L_task + {self.alpha:g} ({(objective or self.loss).formula()})\nf: {self.pooling} "
-            f"subword, layers {', '.join(map(str, self.layers))}{self.start_and_end()}"
+            f"subword, layers {', '.join(map(str, self.layers))}"
         )

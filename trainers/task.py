@@ -27,12 +27,12 @@ from hf_xalign.record import FILENAME, Record, hub_id, read_record
 from hf_xalign.statistics.significance import score_interval
 from hf_xalign.tasks.classification import LabelledTask
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.models import fit_head, load_task_model, name_labels
+from hf_xalign.tasks.models import fit_head, last_layer, load_task_model, name_labels
 from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
-from hf_xalign.trainers.base.callbacks import AverageAtEnd
+from hf_xalign.trainers.base.callbacks import AverageAtEnd, final_weights
 from hf_xalign.trainers.base.run import Run
 from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts, Loss, Prepared
-from hf_xalign.trainers.task_config import TaskConfig
+from hf_xalign.trainers.task_config import FEW_EXAMPLES, TaskConfig
 
 
 class TaskTrainer(AlignmentTrainer):
@@ -115,10 +115,8 @@ class TaskTrainer(AlignmentTrainer):
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Dataset | Sequence[Examples]) -> Prepared:
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)
-        fits_head = args.keep_aligned or args.fit_head
-        if fits_head and not isinstance(self.task, LabelledTask):
-            option = "keep_aligned" if args.keep_aligned else "fit_head"
-            raise InputError(f"{option}=true fits a head for labels, not for {self.task.kind}. Remove it.")
+        if (args.keep_aligned or args.fit_head) and not isinstance(self.task, LabelledTask):
+            raise InputError(f"keep_aligned, fit_head: a head is fitted for labels, not {self.task.kind}. Remove it.")
         name_labels(model, self.task)
         self.language_inputs = LanguageInputs.of(model)
         self._max_length = args.max_length or position_limit(model.config, self.task.max_length)
@@ -151,7 +149,8 @@ class TaskTrainer(AlignmentTrainer):
         cast(nn.Module, model).to(args.device)
         train_dataset = self.task.prepare(model, train_dataset, pad_token_id)
         collator = GroupCollator(partial(self.task.collate, pad_token_id=pad_token_id))
-        if fits_head:
+        self._fits_head = self._wants_fitted_head(model, len(train_dataset))
+        if self._fits_head:
             fit_head(
                 model,
                 cast(LabelledTask, self.task),
@@ -167,6 +166,17 @@ class TaskTrainer(AlignmentTrainer):
         # The model is saved without weights from the encoder's original checkpoint.
         model.name_or_path = ""
         return model, train_dataset, collator
+
+    def _wants_fitted_head(self, model: PreTrainedModel, count: int) -> bool:
+        """Return whether the head is first fitted, by default a new head with few training examples."""
+        args = self.args
+        if (fits := args.keep_aligned or args.fit_head) is not None:
+            return fits
+        # Published settings start from random heads.
+        few = args.preset == "default" and args.head == "linear" and count <= FEW_EXAMPLES
+        layer = last_layer(model) if few and isinstance(self.task, LabelledTask) else None
+        # transformers initializes the bias of a new head with zeros.
+        return layer is not None and not layer.bias.any()
 
     def _encode(self, examples: Examples, training: bool = False) -> Dataset:
         tokenizer, length = self.processing_class, self._max_length
@@ -233,6 +243,12 @@ class TaskTrainer(AlignmentTrainer):
         return sorted(language for language in languages if (language in self.train_languages) == source)
 
     # ---- The record of a run ----
+
+    def formula(self) -> str:
+        """Return the objective and what happens to the weights before and after training as plain text."""
+        fitted = "; the head is first fitted on the frozen encoder" if self._fits_head else ""
+        end = f"; {final_weights(self.args.start_share)}" if self.args.keep_aligned else ""
+        return super().formula() + fitted + end
 
     def _has_scores(self) -> bool:
         return bool(self.eval_dataset)

@@ -14,7 +14,6 @@ from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.objectives.term import Objective
-from hf_xalign.trainers.base.callbacks import final_weights
 from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, Preset, own
 
 _DEFAULT: Preset = {**ADAM, "learning_rate": 5e-5, "num_train_epochs": 3.0, "per_device_train_batch_size": 32}
@@ -35,6 +34,8 @@ _ROTATE: Preset = {
 }
 
 Head = Literal["linear", "tagger"]
+# With fewer examples a head with random weights learns too little: docs/results/downstream.md, "Few labels".
+FEW_EXAMPLES = 3000
 CHOOSING = "selecting a checkpoint needs it, and eval_strategy=epoch and save_strategy=epoch"
 
 
@@ -80,9 +81,10 @@ class TaskConfig(AlignmentConfig):
     freeze_encoder: bool = own(
         False, "Train only the head.", "Model", rules=[excludes("it freezes them too", freeze_embeddings=True)]
     )
-    fit_head: bool = own(
-        False,
-        "Start from a head that is fitted on the frozen encoder: for few labels, or a tagger that predicts only O.",
+    fit_head: bool | None = own(
+        None,
+        "Start from a head that is fitted on the frozen encoder. Default: with preset=default, a new head and at most "
+        f"{FEW_EXAMPLES:,} training examples.",
         "Model",
         rules=[excludes("a tagger's encoder is frozen, and its head is no linear map", head="tagger")],
     )
@@ -147,9 +149,4 @@ class TaskConfig(AlignmentConfig):
         """Return the objective as plain text."""
         if self.head == "tagger":
             return "L_task = - (1 / words) sum over sentences log p(labels | sentence), p: BiLSTM-CRF"
-        return f"L_task = - mean over labelled items log p(label){self.start_and_end()}"
-
-    def start_and_end(self) -> str:
-        """Return the effect of `fit_head` and `keep_aligned` on the weights as plain text, empty without them."""
-        fitted = "; the head is first fitted on the frozen encoder" if self.fit_head or self.keep_aligned else ""
-        return f"{fitted}; {final_weights(self.start_share)}" if self.keep_aligned else fitted
+        return "L_task = - mean over labelled items log p(label)"

@@ -73,8 +73,6 @@ class Vectors:
     def __getattr__(self, name: str) -> NoReturn:
         if name in _COMPUTED:
             raise InputError(f"vectors.{name} was not computed: add it to the term's `reads`")
-        if name == "links":
-            raise InputError("vectors.links: linked words are vectors.linked(), and their places batch['links']")
         raise AttributeError(name)
 
     def linked(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -164,9 +164,8 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
     base = base_of(model)
     class_name, config = type(base).__name__, base.config
     advice = "load the encoder with hf_xalign.tasks.load_task_model, which adds a new head"
-    if class_name.endswith("Model") and backbone_of(base) is base:
-        raise InputError(f"{class_name} has no head for a task: {advice}")
-    if class_name.endswith(_HEADS) and not class_name.endswith(task.head):
+    headless = class_name.endswith("Model") and backbone_of(base) is base
+    if headless or (class_name.endswith(_HEADS) and not class_name.endswith(task.head)):
         raise InputError(f"{class_name} has no head for a task of kind {task.kind}: {advice}")
     if (id2label := task.config().get("id2label")) is None:
         return
@@ -184,16 +183,11 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
 ITEMS = 50_000
 
 
-def last_layer(model: PreTrainedModel) -> nn.Linear:
-    """Return the linear layer that computes a task model's logits; without one (with bias), raise an InputError."""
+def last_layer(model: PreTrainedModel) -> nn.Linear | None:
+    """Return the linear layer with a bias that computes a task model's logits, or None without one."""
     count = model.config.num_labels
-    candidates = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer.out_features == count]
-    if not candidates or candidates[-1].bias is None:
-        raise InputError(
-            f"a fitted head is a last linear layer with a bias and {count} outputs, but {type(model).__name__} has "
-            "none. Remove fit_head or keep_aligned"
-        )
-    return candidates[-1]
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer.out_features == count]
+    return layers[-1] if layers and layers[-1].bias is not None else None
 
 
 def fit_head(
@@ -214,7 +208,8 @@ def fit_head(
     """
     # The first gradients of a randomly initialized head change the encoder at random, and destroy part of the
     # alignment (Kumar et al. 2022, arXiv 2202.10054, "linear probing, then fine-tuning").
-    layer = last_layer(model)
+    if (layer := last_layer(model)) is None:
+        raise InputError(f"{type(model).__name__} has no linear head with a bias. Remove fit_head or keep_aligned")
     device = layer.weight.device
     layer_inputs: list[Tensor] = []
     hook = layer.register_forward_pre_hook(lambda _, inputs: layer_inputs.append(inputs[0].detach()))

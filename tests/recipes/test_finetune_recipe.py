@@ -25,7 +25,16 @@ from hf_xalign.statistics.significance import score_interval
 from hf_xalign.tasks import QuestionTask
 from hf_xalign.trainers import TaskConfig, TaskTrainer
 
-EPOCHS = ("--save_strategy", "epoch", "--num_train_epochs", "2", "--per_device_train_batch_size", "4")
+EPOCHS = (
+    "--fit_head",
+    "false",
+    "--save_strategy",
+    "epoch",
+    "--num_train_epochs",
+    "2",
+    "--per_device_train_batch_size",
+    "4",
+)
 TEXTS = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
 
 

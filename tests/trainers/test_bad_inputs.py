@@ -356,8 +356,7 @@ def test_task(tmp_path):
         partial(continual.make_task, tmp_path),
         {
             r"en\.jsonl, line 0.*: the label": {**labelled, "train": [continual.examples()]},
-            "keep_aligned=true .*not for questions": {"task": continual.QUESTIONS, "keep_aligned": True},
-            "fit_head=true .*not for questions": {"task": continual.QUESTIONS, "fit_head": True},
+            "keep_aligned, fit_head: .*not questions": {"task": continual.QUESTIONS, "keep_aligned": True},
             "factors of adapters": {"model": lora, "keep_aligned": True},
             "there is no evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},
         },

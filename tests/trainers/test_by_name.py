@@ -194,5 +194,3 @@ def test_a_term_that_returns_no_scalar_is_named():
     vectors = Vectors({})
     with pytest.raises(InputError, match=r"returns \(3,\) numbers"):
         Term().share(vectors, torch.tensor(1))
-    with pytest.raises(InputError, match=r"vectors.linked\(\)"):
-        _ = vectors.links

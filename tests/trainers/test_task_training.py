@@ -146,7 +146,8 @@ def test_scores_of_every_language_and_selection(base, tmp_path):
         "de": examples(TOKENS, 24, seed=2, language="de"),
         "hi": examples(TOKENS, 5, seed=3, language="hi"),
     }
-    trainer = make_loaded(tmp_path, base, evaluation=evaluation, eval_strategy="epoch", num_train_epochs=4)
+    options = {"eval_strategy": "epoch", "num_train_epochs": 4, "fit_head": False}
+    trainer = make_loaded(tmp_path, base, evaluation=evaluation, **options)
     trainer.train()
     rows = [row for row in trainer.state.log_history if "eval_selection" in row]
     assert [row["step"] for row in rows] == [0, 3, 6, 9, 12]
@@ -197,7 +198,27 @@ def test_a_fitted_head_alone_keeps_no_average(tmp_path):
         kept = make_task(tmp_path, make_model(TEXTS), TEXTS, **SETTINGS, keep_aligned=True)
         same_bits(tensors(alone.model), tensors(kept.model))
     assert alone._average is None and kept._average is not None
-    assert alone.args.formula().endswith("; the head is first fitted on the frozen encoder")
+    assert alone.formula().endswith("; the head is first fitted on the frozen encoder")
+
+
+def test_a_new_head_is_fitted_by_default_where_examples_are_few(tmp_path, monkeypatch):
+    def start(model=None, **options):
+        trainer = make_task(tmp_path, model or make_model(TEXTS), TEXTS, **{**SETTINGS, **options})
+        return tensors(trainer.model)["classifier.weight"], "first fitted" in trainer.formula()
+
+    with exact():
+        (random, _), (fitted, said) = start(fit_head=False), start()
+        assert said and not torch.equal(random, fitted)
+        assert torch.equal(fitted, start(fit_head=True)[0])
+        trained = make_model(TEXTS)
+        trained.classifier.bias.data.fill_(0.1)
+        monkeypatch.setattr("hf_xalign.trainers.task.FEW_EXAMPLES", 24)
+        assert start()[1]
+        for options in ({"preset": "continual"}, {"model": trained}):
+            weight, said = start(**options)
+            assert torch.equal(weight, random) and not said
+        monkeypatch.setattr("hf_xalign.trainers.task.FEW_EXAMPLES", 23)
+        assert not start()[1]
 
 
 @pytest.mark.parametrize("task", [TOKENS, TEXTS])

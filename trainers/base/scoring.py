@@ -62,8 +62,6 @@ class ScoringTrainer(SavingTrainer):
             `_from_pivot`, and `retrieval`, the mean over languages.
         """
         dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
-        if dataset is None:
-            raise InputError("evaluate() needs an eval_dataset")
         dataset = self._read(dataset, "eval_dataset")
         # Every process computes the same scores, so that all decide the same about early stopping.
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}

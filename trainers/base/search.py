@@ -31,9 +31,6 @@ from hf_xalign.trainers.base.trainer_config import is_lower_better
 if TYPE_CHECKING:
     import optuna
 
-# Where a trial keeps its settings: the names of what it drew may be others.
-_SETTINGS = "settings"
-
 
 def train_seeds(
     make_trainer: Callable[[Any], Any],
@@ -188,7 +185,8 @@ def search_settings(
         names = {field.name for field in fields(trainer.args)} - {"preset"}
         if unknown := sorted(settings.keys() - names):
             raise InputError(f"hp_space: {unknown[0]} cannot be searched{suggestion(unknown[0], names)}")
-        trial.set_user_attr(_SETTINGS, to_plain(settings))
+        # What it drew may have other names.
+        trial.set_user_attr("settings", to_plain(settings))
         settings["output_dir"] = str(Path(trainer.args.output_dir or "") / f"run-{trial.number}")
         if hp_name is not None:
             settings["run_name"] = hp_name(trial)
@@ -213,10 +211,8 @@ def search_settings(
     if study is None:
         study = optuna.create_study(direction=direction, sampler=optuna.samplers.TPESampler(seed=seed))
     study.optimize(objective, n_trials=n_trials, catch=(NonFiniteLossError,), **options)
-    if not any(trial.state.name == "COMPLETE" for trial in study.trials):
-        raise InputError(f"search: none of {len(study.trials)} trials was completed. Try lower learning rates.")
     best = study.best_trial
-    return BestRun(str(best.number), study.best_value, best.user_attrs[_SETTINGS], study)
+    return BestRun(str(best.number), study.best_value, best.user_attrs["settings"], study)
 
 
 class _Report(TrainerCallback):

@@ -169,6 +169,7 @@ FORMS = {
         + lines("20201020~12000{n}\tX\t0\tDE-DE\t{de}\tEN-US\t{en}")
     },
     "notes of anki": {"a.txt": "#separator:tab\n#html:true\n" + lines("{de}\t{en}")},
+    "BPCC": {"a.tsv": "src_lang\ttgt_lang\tsrc\ttgt\n" + lines("eng_Latn\tdeu_Latn\t{en}\t{de}")},
     "europarl with its tags": {
         side: '<CHAPTER ID=1>\n<SPEAKER ID=1 NAME="X">\n' + lines(f"{{{side}}}\n<P>") for side in ("de", "en")
     },

@@ -185,7 +185,8 @@ def test_the_site_loads_nothing_from_elsewhere_and_shows_whole_signatures(site):
     assert not re.search(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//', pages)
     trainers = re.sub(r"<[^>]+>", "", (site / "reference" / "trainers.html").read_text("utf-8"))
     signature = trainers.partition("FAOTrainer(")[2][:1500]
-    assert "model: str | PreTrainedModel | None" in signature and "train_dataset: Any" in signature
+    assert "model: str | PreTrainedModel | None" in signature
+    assert "train_dataset: Dataset | Mapping[str, Dataset]" in signature
     assert "processing_class: PreTrainedTokenizerBase | None = None" in signature
 
 

@@ -13,6 +13,7 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 
 import hf_xalign.cli.main
 from hf_xalign.data import builtin as encoder
+from hf_xalign.data import load
 from support.families import save_base
 from support.labelled import squad, squad_rows
 from support.tiny import SENTENCES, make_tokenizer
@@ -276,6 +277,8 @@ def stand(folder, monkeypatch):
     own = {"hf_xalign.data": folder / "text"}
     monkeypatch.setattr(importlib.resources, "files", lambda package: own.get(package) or places(package))
     monkeypatch.setattr(encoder, "builtin_encoder", lambda builtin=None: folder / "FacebookAI/xlm-roberta-base")
+    # The text is German, under the names of all languages.
+    monkeypatch.setattr(load, "check_sides", lambda pairs, name: None)
     monkeypatch.setattr(gradio.Blocks, "block_thread", lambda page: page.close())
     monkeypatch.setattr(datasets, "load_dataset_builder", lambda name, *_, **__: Builder(hub[name]))
     monkeypatch.chdir(folder)

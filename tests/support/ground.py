@@ -266,6 +266,7 @@ def stand(folder, monkeypatch):
         (folder / room).symlink_to(ROOT / room)
     make_models(folder)
     make_text(folder)
+    write(folder / "gold.wa", ["1 1 1 S", "2 1 1 S", "3 1 1 P"])
     for german in BUILTIN.glob("de.*.jsonl"):
         lines = german.read_text("utf-8").splitlines()[:40]
         for language in ("de", "bn"):  # the tiny tokenizer knows no Bengali letter

@@ -226,6 +226,7 @@ def find_language(text: str, *speakers: str) -> str | None:
                 return f"{code}-{place}"
     if not _PATTERN.fullmatch(text):
         return None
-    language = parse_language(text).language
+    language, script, _ = parse_language(text)
     is_language = language in Locale("en").languages or language in get_global("likely_subtags")
-    return text if is_language and all(map(_SUBTAG.fullmatch, re.split("[-_]", text)[1:])) else None
+    is_script = script is None or script in Locale("en").scripts  # unlike that of `tgt_lang`
+    return text if is_language and is_script and all(map(_SUBTAG.fullmatch, re.split("[-_]", text)[1:])) else None

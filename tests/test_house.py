@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1583, 22),
-    "core": (2811, 53),
+    "core": (2812, 53),
     "data": (7049, 132),
     "evaluation": (1986, 17),
     "explore": (325, 3),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (613, 5),
     "statistics": (728, 10),
     "tasks": (2795, 52),
-    "trainers": (6944, 88),
+    "trainers": (6943, 88),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

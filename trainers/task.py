@@ -38,10 +38,10 @@ from hf_xalign.trainers.task_config import FEW_EXAMPLES, TaskConfig
 class TaskTrainer(AlignmentTrainer):
     """Trainer of a task, L = -log p(label), a mean over the labelled items of the optimizer step and all processes.
 
-    With `fit_head` or `keep_aligned`, the head is initialized by a softmax regression on the frozen encoder's vectors
-    (Kumar et al. 2022, arXiv 2202.10054). With `keep_aligned`, the weights are at last averaged with those before
-    training (Wortsman et al. 2022, arXiv 2109.01903). Scores and checkpoints during training have the weights before
-    the average.
+    With few examples, `fit_head` or `keep_aligned`, the head is initialized by a softmax regression on the frozen
+    encoder's vectors (Kumar et al. 2022, arXiv 2202.10054). With `keep_aligned`, the weights are at last averaged with
+    those before training (Wortsman et al. 2022, arXiv 2109.01903). Scores and checkpoints during training have the
+    weights before the average.
 
     Args: (see [`AlignmentTrainer`] for the others)
         model: the task model; or a Hub id or folder for [`~hf_xalign.tasks.load_task_model`].

@@ -205,7 +205,7 @@ def _holds(cell: str, kind: str) -> bool:
     if kind in _HOLDS:
         return bool(_HOLDS[kind].fullmatch(cell.strip()))
     if kind.endswith("_lang"):
-        return find_language(cell) is not None and len(cell) < 12 and not cell.endswith("_lang")  # a header
+        return find_language(cell) is not None and len(cell) < 12
     return not _HOLDS["number"].fullmatch(cell.strip())
 
 

@@ -61,8 +61,7 @@ class ScoringTrainer(SavingTrainer):
             `<lang>_<headline>`, such as `de_retrieval_mean` (mean of both directions), the same with `_to_pivot` and
             `_from_pivot`, and `retrieval`, the mean over languages.
         """
-        dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
-        dataset = self._read(dataset, "eval_dataset")
+        dataset = self._read(self.eval_dataset if eval_dataset is None else eval_dataset, "eval_dataset")
         # Every process computes the same scores, so that all decide the same about early stopping.
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
         if self.is_in_train and (best_metric := self.args.metric_for_best_model) is not None:

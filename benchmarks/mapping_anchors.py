@@ -113,7 +113,7 @@ def measure(
     sums: list[torch.Tensor] = []
 
     def bare() -> None:
-        ids = found.token_ids()
+        ids = found.tokens
         for _ in hidden_batches(model, ids, pad, layers, batch_size=BATCH_SIZE):
             pass
 

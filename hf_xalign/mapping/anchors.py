@@ -12,9 +12,9 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import cache_dir, digest, make_once
 from hf_xalign.checks import check_choice, check_range
-from hf_xalign.data.batches.pairs import Pooling, ranges, word_token_index
+from hf_xalign.data.batches.pairs import Pooling, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
 from hf_xalign.data.words import has_letter, lower_word, split_words
 from hf_xalign.environment import progress
@@ -193,7 +193,7 @@ def make_anchors(
         # A tokenizer may drop a word.
         occurring = np.flatnonzero(occurrences.counts)
         names = [counted.types[vocabulary[row]] for row in occurring]
-        sizes = len(names), len(occurrences), len(counted)
+        sizes = len(names), len(occurrences.tokens), len(counted)
         logger.info("anchors of %s: %d words, from %d of %d distinct sentences", lang, *sizes)
         fingerprint = _fingerprint(model)
         key = digest(_VERSION, fingerprint, occurrences.fingerprint(), names, lang, index, pooling)
@@ -378,37 +378,23 @@ def vocabulary_rows(types: int, chosen: np.ndarray) -> np.ndarray:
     return rows
 
 
-@dataclass(frozen=True, eq=False)
-class Occurrences:
-    """Token ids of the chosen sentences, longest first, and the vocabulary words in them.
+class Occurrences(NamedTuple):
+    """Token ids of sentences, int32, and the vocabulary words in them.
 
-    Sentence `s` has the int32 `tokens` `token_offsets[s]` to `token_offsets[s + 1]` and the occurrences `offsets[s]`
-    to `offsets[s + 1]`. Each occurrence has an int32 token span in the sentence, a vocabulary row in `words`, and a
-    weight: 1 / (occurrences of the word in the sentence), or 1 if all occurrences have equal weight. `counts` are the
-    sums of each word's weights: its number of sentences, or of occurrences.
+    Each of the `tables`, int32 (occurrences, 4), has a word's row in the vocabulary, the start and end of its token
+    span, and the number of occurrences that share the weight of the sentence. `counts` are each word's sentences, or
+    its occurrences if each has the weight 1.
     """
 
-    tokens: np.ndarray
-    token_offsets: np.ndarray
-    offsets: np.ndarray
-    spans: np.ndarray
-    words: np.ndarray
-    weights: np.ndarray
+    tokens: list[np.ndarray]
+    tables: list[np.ndarray]
     counts: np.ndarray
-
-    def __len__(self) -> int:
-        """Number of sentences."""
-        return len(self.offsets) - 1
-
-    def token_ids(self) -> list[np.ndarray]:
-        """Return the token ids of each sentence."""
-        return np.split(self.tokens, self.token_offsets[1:-1]) if len(self) else []
 
     def fingerprint(self) -> str:
         """Return a hash of all that the sums depend on, except the encoder."""
-        content = hashlib.blake2b(digest_size=16)
-        for column in (self.tokens, self.token_offsets, self.offsets, self.spans, self.words, self.counts):
-            content.update(np.ascontiguousarray(column).data)
+        content = hashlib.blake2b(self.counts.tobytes(), digest_size=16)
+        for tokens, table in zip(self.tokens, self.tables, strict=True):
+            content.update(b"%d %d " % (len(tokens), len(table)) + tokens.tobytes() + table.tobytes())
         return content.hexdigest()
 
 
@@ -444,41 +430,23 @@ def find_occurrences(
     Sentences that no word needs are dropped. `vocabulary` holds the int64 types of the words.
     """
     rows_of = vocabulary_rows(len(counted.types), vocabulary)
-    tokens, sizes, owners, words, spans = [], [], [], [], []
+    found = Occurrences([], [], np.zeros(len(vocabulary), dtype=np.int64))
     for start in progress(range(0, len(sentences), _TOKENIZED_AT_ONCE), desc=f"Encoding sentences ({counted.lang})"):
         block = sentences[start : start + _TOKENIZED_AT_ONCE]
-        ids, block_spans = word_spans(model, tokenizer, counted.split(block), None)
-        tokens.append(np.fromiter(chain.from_iterable(ids), dtype=np.int32))
-        sizes.append(np.array(list(map(len, ids))))
-        begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
-        rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(block_spans)
-        inside = (rows >= 0) & (span[:, 1] > 0)
-        owners.append(np.repeat(np.arange(start, start + len(block)), counts)[inside])
-        words.append(rows[inside])
-        spans.append(span[inside])
-    # Keep occurrences in the first `per_word` sentences of their word, and sort sentences by length.
-    token, lengths, owner, word = map(np.concatenate, (tokens, sizes, owners, words))
-    pairs, pair_of, times = np.unique(word * len(lengths) + owner, return_inverse=True, return_counts=True)
-    word_of_pair = pairs // len(lengths)
-    totals = np.bincount(word_of_pair, minlength=len(vocabulary))
-    rank = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]
-    used = (rank < (len(lengths) if per_word is None else per_word))[pair_of]
-    counts = np.bincount(owner[used], minlength=len(lengths))
-    order = np.argsort(-lengths, kind="stable")
-    order = order[counts[order] > 0]
-    begins = np.cumsum(counts) - counts
-    chosen = np.flatnonzero(used)[ranges(begins[order], counts[order])]
-    return Occurrences(
-        token[ranges((np.cumsum(lengths) - lengths)[order], lengths[order])],
-        np.concatenate([[0], np.cumsum(lengths[order])]),
-        np.concatenate([[0], np.cumsum(counts[order])]),
-        np.concatenate(spans)[chosen],
-        word[chosen],
-        np.ones(len(chosen), dtype=np.float32)
-        if per_word is None
-        else (1.0 / times[pair_of[chosen]]).astype(np.float32),
-        np.bincount(word, minlength=len(vocabulary)) if per_word is None else np.minimum(totals, per_word),
-    )
+        encoded = word_spans(model, tokenizer, counted.split(block), None)
+        for sentence, tokens, spans in zip(block.tolist(), *encoded, strict=True):
+            words = rows_of[counted.words[counted.offsets[sentence] : counted.offsets[sentence + 1]]]
+            used = (words >= 0) & (spans[:, 1] > 0)
+            if per_word is not None:
+                used &= found.counts[words] < per_word
+            here, group, times = np.unique(words[used], return_inverse=True, return_counts=True)
+            if not len(here):
+                continue
+            found.counts[here] += times if per_word is None else 1
+            shared = np.ones_like(group) if per_word is None else times[group]
+            found.tokens.append(np.array(tokens, dtype=np.int32))
+            found.tables.append(np.column_stack([words[used], spans[used], shared]).astype(np.int32))
+    return found
 
 
 def sum_vectors(
@@ -497,23 +465,21 @@ def sum_vectors(
     A word's vector in a sentence is the mean of its occurrences there. `layers` are positions in `hidden_states`.
     """
     device = torch.device("cpu") if ray else next(model.parameters()).device
-    done, sums = 0, torch.zeros(len(occurrences.counts), len(layers), model.config.hidden_size, device=device)
+    sums = torch.zeros(len(occurrences.counts), len(layers), model.config.hidden_size, device=device)
+    options: Any = {"batch_size": batch_size, "desc": desc}
     with ray_encoders(model, ray) as cluster:
-        batches = hidden_batches(
-            model, occurrences.token_ids(), pad_token_id, layers, batch_size=batch_size, desc=desc, cluster=cluster
-        )
-        for rows, mask, states in batches:
-            # Sentences are sorted as in hidden_batches, so a batch is a contiguous range.
-            bounds = occurrences.offsets[done : done + len(rows) + 1]
-            here = slice(bounds[0], bounds[-1])
-            owners = np.repeat(np.arange(len(rows)), np.diff(bounds))
-            tokens = word_token_index(occurrences.spans[here], owners, mask.shape[1], pooling).to(device)
-            words = torch.from_numpy(occurrences.words[here]).to(device)
-            weights = torch.from_numpy(occurrences.weights[here]).to(device)
+        for rows, mask, states in hidden_batches(
+            model, occurrences.tokens, pad_token_id, layers, cluster=cluster, **options
+        ):
+            tables = [occurrences.tables[row] for row in rows]
+            owners = np.repeat(np.arange(len(rows)), list(map(len, tables)))
+            table = np.concatenate(tables).astype(np.int64)
+            tokens = word_token_index(table[:, 1:3], owners, mask.shape[1], pooling).to(device)
+            words = torch.from_numpy(table[:, 0]).to(device)
+            weights = torch.from_numpy((1.0 / table[:, 3]).astype(np.float32)).to(device)
             if tokens.word is not None and tokens.counts is not None:
                 words, weights = words[tokens.word], (weights / tokens.counts)[tokens.word]
             for k, hidden in enumerate(states):
                 vectors = hidden.flatten(0, 1).index_select(0, tokens.index).float()
                 sums[:, k].index_add_(0, words, vectors * weights.unsqueeze(-1))
-            done += len(rows)
     return sums.cpu()

@@ -110,25 +110,21 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
         raise InputError(
             f"{path} is gensim's own file, a pickle. Write it by save_word2vec_format, as text, and name that file."
         )
-    promised, blocks = _read_binary(path) if file_format(path) == ".bin" else _read_text(path)
     words: dict[str, int] = {}
     good_rows: list[np.ndarray] = []
-    rows = good = 0
+    good = 0
     faults: list[str] = []
-    for block in blocks:
+    for block in _read_binary(path) if file_format(path) == ".bin" else _read_text(path):
         new = [words.setdefault(word, good + k) == good + k for k, word in enumerate(block.words)]
         good_rows.append(block.vectors[new])
         good += len(block.words)
-        rows += len(block.words) + len(block.faults)
         faults += block.faults
         if limit is not None and len(words) >= limit:
             break
-    else:
-        if promised is not None and rows < promised:
-            raise InputError(f"{path}: row 1 says {promised} words, but {rows} rows follow. Copy the file again.")
     if not words:
         raise InputError(f"{path}: there are no words{f'; {faults[0]}' if faults else ''}. Check the file's format.")
     if faults:
+        rows = good + len(faults)
         logger.warning("%s: %d of %d rows are bad and left out; the first is %s", path, len(faults), rows, faults[0])
     if len(words) < good:
         logger.warning("%s: %d rows of repeated words are ignored", path, good - len(words))
@@ -144,25 +140,21 @@ def _first_line(text: str) -> tuple[int, int] | None:
     return None
 
 
-def _read_text(path: Path) -> tuple[int | None, Iterator[_Block]]:
+def _read_text(path: Path) -> Iterator[_Block]:
     lines: Iterator[str] = (line for _, line in read_lines(path, undecodable="replace"))
-    first = next(lines, "")
-    if (header := _first_line(first)) is not None:
-        (promised, size), start = header, 2
-    else:
-        promised, size, lines, start = None, len(first.split()) - 1, chain([first], lines), 1
+    first, row = next(lines, ""), 2
+    promised, size = _first_line(first) or (None, len(first.split()) - 1)
+    if promised is None:
+        lines, row = chain([first], lines), 1
     if not 1 <= size <= _MOST_DIMENSIONS:
         raise InputError(
             f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers. Check the file."
         )
-
-    def blocks() -> Iterator[_Block]:
-        row = start
-        while block := list(islice(lines, _ROWS)):
-            yield _parse(block, size, row)
-            row += len(block)
-
-    return promised, blocks()
+    while block := list(islice(lines, _ROWS)):
+        yield _parse(block, size, row)
+        row += len(block)
+    if promised is not None and row - 2 < promised:
+        raise InputError(f"{path}: row 1 says {promised} words, but {row - 2} rows follow. Copy the file again.")
 
 
 def _parse(lines: list[str], size: int, start: int) -> _Block:
@@ -201,49 +193,40 @@ def _finite(words: list[str], vectors: np.ndarray, rows: list[int], faults: list
     return _Block(list(compress(words, good.tolist())), vectors[good], faults)
 
 
-def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
+def _read_binary(path: Path) -> Iterator[_Block]:
     with open_bytes(path) as stream:
         first = stream.readline(100)
-    if first.startswith(_FASTTEXT_MODEL):
-        raise InputError(f"{path} is a fastText model, not word vectors. Use the .vec file of the same download.")
-    header = _first_line(first.decode("ascii", "replace"))
-    if header is None or not 1 <= header[1] <= _MOST_DIMENSIONS:
-        raise InputError(f"{path}: row 1, {first[:40]!r}, is not `N D` as in word2vec's binary files. Check the file.")
-    promised, size = header
-
-    def blocks() -> Iterator[_Block]:
-        with open_bytes(path) as stream:
-            stream.readline(100)
-            for start in range(0, promised, _ROWS):
-                words, data, rows, faults = [], [], [], []
-                stop = min(start + _ROWS, promised)
-                for row in range(start + 1, stop + 1):
-                    name = _word(stream, path, row)
-                    values = stream.read(4 * size)
-                    if len(values) < 4 * size:
-                        raise InputError(
-                            f"{path}: row 1 says {promised} words, but the file ends in word {row}. Copy it again."
-                        )
-                    try:
-                        word = clean_text(name.decode())
-                    except UnicodeDecodeError:
-                        word = ""
-                    if word:
-                        words.append(word)
-                        data.append(values)
-                        rows.append(row)
-                    else:
-                        faults.append(f"word {row}: {name[:40]!r} is empty or not UTF-8")
-                vectors = np.frombuffer(b"".join(data), "<f4").reshape(-1, size).astype(np.float32)
-                absurd = np.abs(vectors).max(axis=1) > _LARGEST  # False for NaN, which is a fault of its own
-                if absurd.any():
-                    word, value = words[absurd.argmax()], np.abs(vectors[absurd.argmax()]).max()
-                    raise InputError(f"{path}: {word!r} has the value {value:.0e}. {_BLANK}")
-                yield _finite(words, vectors, rows, faults)
-            if stream.read(_LONGEST_WORD).strip():
-                raise InputError(f"{path}: more bytes follow the {promised} words of row 1. {_BLANK}")
-
-    return promised, blocks()
+        if first.startswith(_FASTTEXT_MODEL):
+            raise InputError(f"{path} is a fastText model, not word vectors. Use the .vec file of the same download.")
+        promised, size = _first_line(first.decode("ascii", "replace")) or (0, 0)
+        if not 1 <= size <= _MOST_DIMENSIONS:
+            raise InputError(
+                f"{path}: row 1, {first[:40]!r}, is not `N D` as in word2vec's binary files. Check the file."
+            )
+        for start in range(0, promised, _ROWS):
+            words, data, rows, faults = [], [], [], []
+            for row in range(start + 1, min(start + _ROWS, promised) + 1):
+                name = _word(stream, path, row)
+                values = stream.read(4 * size)
+                if len(values) < 4 * size:
+                    raise InputError(
+                        f"{path}: row 1 says {promised} words, but the file ends in word {row}. Copy it again."
+                    )
+                word = clean_text(name.decode(errors="replace"))
+                if word and "\ufffd" not in word:
+                    words.append(word)
+                    data.append(values)
+                    rows.append(row)
+                else:
+                    faults.append(f"word {row}: {name[:40]!r} is empty or not UTF-8")
+            vectors = np.frombuffer(b"".join(data), "<f4").reshape(-1, size).astype(np.float32)
+            absurd = np.abs(vectors).max(axis=1) > _LARGEST  # False for NaN, which is a fault of its own
+            if absurd.any():
+                word, value = words[absurd.argmax()], np.abs(vectors[absurd.argmax()]).max()
+                raise InputError(f"{path}: {word!r} has the value {value:.0e}. {_BLANK}")
+            yield _finite(words, vectors, rows, faults)
+        if stream.read(_LONGEST_WORD).strip():
+            raise InputError(f"{path}: more bytes follow the {promised} words of row 1. {_BLANK}")
 
 
 def _word(stream: IO[bytes], path: Path, row: int) -> bytes:

@@ -62,7 +62,7 @@ def content_errors(path: str | os.PathLike, fault: str, remedy: str = "") -> Ite
         if str(path) in str(error):
             raise
         raise InputError(f"{path}: {error}") from error
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, SyntaxError, TypeError, ValueError) as error:
         match error:
             case JSONDecodeError():
                 reason = f"at line {error.lineno}, column {error.colno}"

@@ -41,7 +41,7 @@ CAPS = {
     "report": (448, 2),
     "search": (613, 5),
     "statistics": (728, 10),
-    "tasks": (2795, 52),
+    "tasks": (2793, 51),
     "trainers": (6943, 88),
 }
 

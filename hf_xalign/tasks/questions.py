@@ -2,16 +2,17 @@
 
     en=train-v1.1.json           SQuAD's nested JSON (also .gz), the format of XQuAD, MLQA and TyDi's gold passages.
     de=google/xquad:xquad.de     A Hub dataset with SQuAD's columns (rajpurkar/squad, facebook/mlqa, TyDi).
-    de=mixed.jsonl               SQuAD's columns, one question on each line (also .gz).
+    de=mixed.jsonl               SQuAD's columns, one question a row: .jsonl, .json, .csv, .tsv (also .gz), .parquet.
 
-The columns are `id`, `question`, `context` and `answers` (`text` and `answer_start`). Languages may be in the columns
-`question_lang` and `context_lang`, or in MLQA's file and dataset names (`test-context-de-question-en.json`,
-`facebook/mlqa:mlqa.de.en`). TyDi has all languages in one file, where the id names the language; questions in other
-languages than the requested one are skipped.
+The columns are `id`, `question`, `context` and `answers` (`text` and `answer_start`; as Python or JSON prints them in
+the cell of a table), or have other names (`_NAMES`). Languages may be in the columns `question_lang` and
+`context_lang`, or in MLQA's file and dataset names (`test-context-de-question-en.json`, `facebook/mlqa:mlqa.de.en`).
+TyDi has all languages in one file, where the id names the language; questions in others are skipped.
 """
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 from collections import Counter
@@ -35,12 +36,12 @@ from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.code_switching import answer_spans, stands_at
 from hf_xalign.data.encoding import check_fast, check_vocabulary
 from hf_xalign.data.load import hub_commit
-from hf_xalign.data.readers.files import Record, file_format, load_json, text_of
+from hf_xalign.data.readers.files import Record, file_format, text_of
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.language_codes import check_language, find_language
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples, label_of, other_language, read_records, value_of
@@ -48,8 +49,6 @@ from hf_xalign.tasks.scoring import Rules, score_answers
 from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
 
 logger = logging.getLogger(__name__)
-
-Records = Iterator[tuple[int, str, Record]]  # number from 1, description of the place, columns
 
 COLUMNS = Features(
     {
@@ -65,9 +64,11 @@ COLUMNS = Features(
 
 _MLQA = re.compile(r"context-([a-z]{2,3})-question-([a-z]{2,3})|:mlqa\.([a-z]{2,3})\.([a-z]{2,3})$")
 _TYDI = re.compile(r"([a-z]{4,})-[-\d]+")  # begins with the English name of the language
+# Other names of columns: in KLUE, and in chaii, whose rows have one answer each.
+_NAMES = {"guid": "id", "answer_text": "text"}
 _LAYOUT = (
     "SQuAD's JSON is data[].paragraphs[], each with context and qas[], which have id, question and answers[] with "
-    "text and answer_start; a line or a row has id, question, context and answers"
+    "text and answer_start; a row has id, question, context and answers. Save tables with lists as JSON Lines."
 )
 _get = partial(value_of, remedy=_LAYOUT)
 
@@ -82,9 +83,9 @@ def read_questions(
     because dropping them would change what is measured.
 
     Args:
-        item: a source: SQuAD's JSON, `en=train-v1.1.json` (also .gz), the format of XQuAD, MLQA and TyDi's gold
-            passages; a Hub dataset with SQuAD's columns, `de=google/xquad:xquad.de`; or JSON Lines with these columns,
-            `de=mixed.jsonl` (also .gz). `de=` is the language of contexts and questions.
+        item: a source: SQuAD's JSON, `en=train-v1.1.json`, the format of XQuAD, MLQA and TyDi's gold passages; a Hub
+            dataset or a table with SQuAD's columns, `de=google/xquad:xquad.de` or `de=mixed.jsonl`. `de=` is the
+            language of contexts and questions.
         split: split of a Hub dataset.
         max_examples: keep only this many questions from the start.
         revision: branch, tag or commit of a Hub dataset.
@@ -99,13 +100,9 @@ def read_questions(
     """
     source, language = parse_source(item)
     check_range(least=1, max_examples=max_examples)
-    path = Path(source).expanduser()
-    records: Records
-    if file_format(path) == ".json" and path.is_file():
-        unit, records, hub = "question", _nested(path), None
-    else:
-        unit, numbered, hub = read_records(source, split=split, revision=revision)
-        records = ((line, f"{source}, {unit} {line}", record) for line, record in numbered)
+    unit, found, hub = read_records(source, split=split, revision=revision)
+    unit = "row" if file_format(Path(source)) == ".json" else unit
+    records = _questions(found, f"{source}, {unit}")
     context_lang, question_lang = language, None
     if match := _MLQA.search(source):
         context_lang, question_lang = match[1] or match[3], match[2] or match[4]
@@ -120,6 +117,8 @@ def read_questions(
     for line, where, record in progress(records, desc=f"reading {source}", unit=" questions", leave=False):
         if len(rows) == max_examples:
             break
+        _get(record, "question", where)
+        record = {_NAMES.get(column, column): value for column, value in record.items()} | record
         name = label_of(_get(record, "id", where), "id", where)
         by_id = find_language(match[1]) if (match := _TYDI.fullmatch(name)) else None
         if by_id:
@@ -162,21 +161,19 @@ def pair_code(question_lang: str, context_lang: str) -> str:
     return context_lang if question_lang == context_lang else f"{question_lang}+{context_lang}"
 
 
-def _nested(path: Path) -> Records:
-    """Yield the questions of SQuAD's JSON, with places such as `data[0].paragraphs[3].qas[1]`."""
-    number = 0
-    for article_at, article in _children(load_json(path), "data", str(path), ", "):
-        for paragraph_at, paragraph in _children(article, "paragraphs", article_at):
-            context = _get(paragraph, "context", paragraph_at)
-            for where, question in _children(paragraph, "qas", paragraph_at):
-                number += 1
-                _get(question, "id", where)
-                yield number, where, {**question, "context": context}
-
-
-def _children(parent: object, key: str, where: str, dot: str = ".") -> Iterator[tuple[str, Any]]:
-    for number, child in enumerate(_get(parent, key, where)):
-        yield f"{where}{dot}{key}[{number}]", child
+def _questions(rows: Iterator[tuple[int, Record]], name: str) -> Iterator[tuple[int, str, Record]]:
+    """Yield number, place and columns of the questions of rows, which may be articles or paragraphs of SQuAD's JSON."""
+    for line, row in rows:
+        paragraphs = {f"{name} {line}": row}
+        if "paragraphs" in row:
+            paragraphs = {f"{name} {line}, paragraphs[{n}]": part for n, part in enumerate(row["paragraphs"])}
+        for where, paragraph in paragraphs.items():
+            if "qas" not in paragraph:
+                yield line, where, paragraph
+                continue
+            for n, question in enumerate(paragraph["qas"]):
+                _get(question, "question", f"{where}.qas[{n}]")
+                yield line, f"{where}.qas[{n}]", {**question, "context": _get(paragraph, "context", where)}
 
 
 def _text(record: Record, key: str, where: str) -> str:
@@ -187,20 +184,21 @@ def _text(record: Record, key: str, where: str) -> str:
 
 
 def _answers(record: Record, context: str, where: str) -> dict[str, list]:
-    """Return `text` and `answer_start` of the answers, from a dict of lists or a list of dicts."""
-    value = _get(record, "answers", where)
-    try:
-        spans = answer_spans(value)
-        listed = isinstance(value["text"] if isinstance(value, Mapping) else value, list)
-        good = listed and all(type(text) is str and type(start) is int for text, start in spans)
-    except (KeyError, TypeError, ValueError):
-        good = False
-    if not good:
-        raise InputError(f"{where}: 'answers' are not pairs of text and answer_start, a whole number. {_LAYOUT}")
-    if not spans:
+    """Return `text` and `answer_start` of the answers: a dict of lists, a list of dicts, or columns of the row."""
+    value = record if "answers" not in record and "answer_start" in record else _get(record, "answers", where)
+    with content_errors(where, "'answers' are not pairs of text and answer_start, a whole number", _LAYOUT):
+        value = ast.literal_eval(value) if isinstance(value, str) else value
+        value = [value] if isinstance(value, Mapping) and isinstance(value["text"], str) else value
+        # What stands at its offset was read right.
+        spans = [(text_of(text, "text", where), int(start)) for text, start in answer_spans(value)]
+    if not any(text.strip() for text, _ in spans):
         raise InputError(f"{where}: the question has no answer, as in SQuAD 2.0. Remove such questions.")
-    if not all(text.strip() and stands_at(context, text, start) for text, start in spans):
-        raise InputError(f"{where}: an answer is not at its answer_start. Correct or remove it.")
+    for text, start in spans:
+        if not text.strip() or not stands_at(context, text, start):
+            raise InputError(
+                f"{where}: the answer {text!r:.40} is not at its answer_start, character {start} of the context, "
+                f"{f'but at {at}' if (at := context.find(text)) >= 0 else 'nor anywhere in it'}. Correct or remove it."
+            )
     texts, starts = map(list, zip(*spans))
     return {"text": texts, "answer_start": starts}
 

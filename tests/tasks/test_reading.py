@@ -254,15 +254,35 @@ def test_every_format_has_the_same_questions(tmp_path, monkeypatch):
     # Answers as a list of dicts, as newer `datasets` writes them.
     as_list = [row | {"answers": [{k: v[0] for k, v in row["answers"].items()}]} for row in rows]
     listed = write_lines(tmp_path / "b.jsonl", as_list)
+    tables = [write_json(tmp_path / "rows.json", rows), write_lines(tmp_path / "lines.json", rows)]
+    tables += [write_json(tmp_path / "articles.json", content["data"]), tmp_path / "rows.csv", tmp_path / "rows.tsv"]
+    write_lines(tmp_path / "articles.jsonl", content["data"])
+    for path, separator in zip(tables[3:], ",\t"):  # `datasets` writes a dict as Python prints it
+        pandas.DataFrame(rows).to_csv(path, sep=separator, index=False)
     monkeypatch.setattr(examples, "load_hub", lambda *_: Dataset.from_list(rows))
     assert nested.rows["id"][:] == ["c0q0", "c0q1", "c1q0", "c1q1"]
     assert nested.rows[3]["answers"] == {"text": ["Dresden"], "answer_start": [("x " + GERMAN).index("Dresden")]}
     assert nested.rows[3]["question_lang"] == nested.rows[3]["context_lang"] == nested.language == "de"
-    for item in (f"de={packed}", f"de={lines}", f"de={listed}", "de=google/xquad:xquad.de"):
+    files = [packed, lines, listed, *tables, tmp_path / "articles.jsonl"]
+    for item in (*(f"de={path}" for path in files), "de=google/xquad:xquad.de"):
         assert columns_of(read_questions(item)) == columns_of(nested), item
-    assert nested.place(2) == f"{tmp_path / 'a.json'}, question 3"
+    assert nested.place(2) == f"{tmp_path / 'a.json'}, row 1"
     fewer = read_questions(f"de={lines}", max_examples=3)
     assert fewer.place(2) == f"{lines}, line 3" and fewer.rows["id"][:] == ["c0q0", "c0q1", "c1q0"]
+
+
+def test_columns_of_chaii_and_klue(tmp_path):
+    """A table with one answer a row, and ids that are called guid."""
+    context = "காவிரி ஆறு தமிழ்நாட்டில் பாய்கிறது."
+    start = context.index("தமிழ்")
+    row = {"context": context, "question": "எங்கே?", "answer_text": "தமிழ்நாட்டில்", "answer_start": start}
+    pandas.DataFrame([{"id": "9a", **row, "language": "tamil"}]).to_csv(tmp_path / "train.csv", index=False)
+    answers = {"text": row.pop("answer_text"), "answer_start": str(row.pop("answer_start"))}
+    lines = write_lines(tmp_path / "a.jsonl", [{"guid": "9a", **row, "answers": answers}])
+    for path in (tmp_path / "train.csv", lines):
+        found = read_questions(f"ta={path}").rows[0]
+        assert (found["id"], found["context"]) == ("9a", context)
+        assert found["answers"] == {"text": ["தமிழ்நாட்டில்"], "answer_start": [start]}
 
 
 def test_question_is_normalised_and_context_is_not(tmp_path):
@@ -449,23 +469,29 @@ def changed(change, folder):
 
 
 def test_layout_of_questions(tmp_path):
-    second = r"a\.json, data\[0\].paragraphs\[1\]"
+    second = r"a\.json, row 1, paragraphs\[1\]"
     asked, pairs = rf"{second}.qas\[0\]", "'answers' are not pairs of text and answer_start"
-    elsewhere = rf"{asked} \(id 'c1q0'\): an answer is not at its answer_start"
+    elsewhere = rf"{asked} \(id 'c1q0'\): the answer '.*' is not at its answer_start, character"
     changes = [
-        ("a.json: no column 'data'; the columns are version", lambda c, p, q: c.pop("data")),
+        ("a.json: holds no list of rows", lambda c, p, q: c.pop("data")),
         (f"{asked}: no column 'id'", lambda c, p, q: q.pop("id")),
         (f"{asked}: column 'id' holds null", lambda c, p, q: q.update(id=None)),
         (pairs, lambda c, p, q: q.update(answers="x")),
-        (pairs, lambda c, p, q: q["answers"][0].update(answer_start="3")),
-        (r"data\[1\]: list, not an object with 'paragraphs'", lambda c, p, q: c["data"].append([])),
+        (pairs, lambda c, p, q: q["answers"][0].update(answer_start="x")),
+        (pairs, lambda c, p, q: q.update(answers="{'text': array(['x'], dtype=object), 'answer_start': array([1])}")),
+        (r"row 2: list, not a JSON object", lambda c, p, q: c["data"].append([])),
         ("column 'question' holds NoneType, not text", lambda c, p, q: q.update(question=None)),
         (f"{asked}: 'context' is empty", lambda c, p, q: p.update(context=" \n")),
         ("a.json: not JSON .*surrogates", lambda c, p, q: q.update(question="\ud83d?")),
-        (rf"{asked}: .*paragraphs\[0\].qas\[1\] has the id 'c0q1' too", lambda c, p, q: q.update(id="c0q1")),
+        (rf"{asked}: .*row 1, paragraphs\[0\].qas\[1\] has the id 'c0q1' too", lambda c, p, q: q.update(id="c0q1")),
         ("a.json: it has no questions", lambda c, p, q: c.update(data=[])),
         (f"{asked}.* the question has no answer", lambda c, p, q: q.update(answers=[], is_impossible=True)),
+        (
+            f"{asked}.* the question has no answer",
+            lambda c, p, q: q.update(answers=[{"text": "", "answer_start": -1}]),
+        ),
         (elsewhere, lambda c, p, q: q["answers"][0].update(answer_start=-1)),
+        (f"{elsewhere} 3 .*, but at 2", lambda c, p, q: q["answers"][0].update(answer_start=3)),
         (elsewhere, lambda c, p, q: q["answers"].append({"text": "", "answer_start": 0})),
     ]
     check([(message, changed, change) for message, change in changes], tmp_path)
@@ -486,7 +512,13 @@ def test_files_and_languages_of_questions(tmp_path):
     mix = partial(mix_languages, seed=0)
     check(
         [
-            (r"b\.json: not JSON \(at line 2.*call the file", load, read_questions, "b.json", '{"a": 1}\n{"b": 2}\n'),
+            (
+                r"b\.json: not JSON \(at line 2.*call the file",
+                load,
+                read_questions,
+                "b.json",
+                '[{"a": 1}]\n{"b": 2}\n',
+            ),
             ("the language is unknown", unnamed, read_questions, "a.json", squad()),
             ("several languages. Name one for the set", unnamed, read_questions, "mixed.jsonl", mixed),
             ("no question is in fi; there are 2 in sw, 1 in te", finnish, read_questions, "tydi.json", tydi()),

@@ -162,7 +162,7 @@ def pair_code(question_lang: str, context_lang: str) -> str:
 
 
 def _questions(rows: Iterator[tuple[int, Record]], name: str) -> Iterator[tuple[int, str, Record]]:
-    """Yield number, place and columns of the questions of rows, which may be articles or paragraphs of SQuAD's JSON."""
+    """Yield number, place and columns of questions; rows may be articles or paragraphs of SQuAD's JSON."""
     for line, row in rows:
         paragraphs = {f"{name} {line}": row}
         if "paragraphs" in row:

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1583, 22),
     "core": (2812, 53),
-    "data": (7049, 132),
+    "data": (6992, 126),
     "evaluation": (1986, 17),
     "explore": (325, 3),
     "hub": (382, 11),

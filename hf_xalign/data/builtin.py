@@ -24,12 +24,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A child lies at base ^ byte: never outside the block of 256 units that holds the base.
-_BLOCK = 256
+_BLOCK = 256  # units of a node's children, which lie at base ^ byte
 _IS_VALUE = 1 << 31  # marks the unit that holds a key's value; no byte equals its label
 _HAS_VALUE = 1 << 8  # marks a unit below which (under byte 0) lies a value
-# Larger offsets need another encoding; tables of a few thousand keys stay below.
-_MAX_OFFSET = 1 << 21
 
 
 def build_charsmap(mapping: Mapping[str, str]) -> bytes:
@@ -62,49 +59,22 @@ def composed_keys() -> dict[str, str]:
 
 def _double_array(values: Mapping[bytes, int]) -> np.ndarray:
     """Return the uint32 units of a double-array trie over `values`; a reader walks it by XOR, byte by byte."""
-    root: dict[int, dict] = {}
-    for key in values:
-        node = root
-        for byte in key:
-            node = node.setdefault(byte, {})
-
-    units = np.zeros(_BLOCK, dtype=np.uint32)
-    taken = np.zeros(_BLOCK, dtype=bool)
-    # Two nodes with one base would share their children.
-    based = np.zeros(_BLOCK, dtype=bool)
-    taken[0] = True  # the root
-    first_free = 1
-    todo: list[tuple[int, dict[int, dict], bytes]] = [(0, root, b"")]
-    while todo:
-        position, children, prefix = todo.pop()
-        labels = np.array(([0] if prefix in values else []) + sorted(children), dtype=np.int64)
-        while first_free < len(taken) and taken[first_free]:
-            first_free += 1
-        start = first_free // _BLOCK * _BLOCK
-        while True:
-            if start == len(taken):
-                units, taken, based = (np.append(a, np.zeros(_BLOCK, a.dtype)) for a in (units, taken, based))
-            bases = np.arange(start, start + _BLOCK)
-            fits = bases[~based[bases] & ~taken[bases[:, None] ^ labels].any(axis=1)]
-            if len(fits):
-                base = int(fits[0])
-                break
-            start += _BLOCK
-        if position ^ base >= _MAX_OFFSET:
-            raise ValueError(f"{len(values):,} keys are too many for one precompiled charsmap")
-        based[base] = True
-        taken[base ^ labels] = True
-        units[position] |= np.uint32((position ^ base) << 10)
+    inner = sorted({key[:end] for key in values for end in range(len(key))})
+    bases = {prefix: number * _BLOCK for number, prefix in enumerate(inner)}
+    # A key that begins no other one has no children, and needs only the unit of its value.
+    bases |= dict(zip(sorted(values.keys() - bases.keys()), itertools.count(len(inner) * _BLOCK)))
+    units = np.zeros((max(bases.values()) // _BLOCK + 1) * _BLOCK, dtype=np.uint32)
+    for prefix, base in bases.items():
+        label = prefix[-1] if prefix else 0
+        position = bases[prefix[:-1]] ^ label
+        units[position] = (position ^ base) << 10 | label
         if prefix in values:
             units[position] |= np.uint32(_HAS_VALUE)
             units[base] = _IS_VALUE | values[prefix]
-        for byte, child in children.items():
-            units[base ^ byte] = byte
-            todo.append((base ^ byte, child, prefix + bytes([byte])))
     return units
 
 
-_CONVERSION = 2  # raise it when the folder's content changes: cached folders are then replaced
+_CONVERSION = 3  # raise it when the folder's content changes: cached folders are then replaced
 _RECORD = "conversion.json"
 _README = f"""---
 license: mit

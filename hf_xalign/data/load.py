@@ -367,45 +367,34 @@ def _read_linked(
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the pairs of a Parquet file with words and links."""
     first = unlinked = empty = 0
-    with arrow.open_parquet(path) as file:
-        for batch in arrow.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
-            with explained(f"{path}: a column is missing or has the wrong type", KeyError, pyarrow.ArrowException):
-                batch = batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA)
-            blank, linked = _check_rows(batch, columns, path, first, on_empty)
-            linked |= keep_unlinked
-            empty, unlinked = empty + int(blank.sum()), unlinked + int((~linked & ~blank).sum())
-            first += len(batch)
-            batch = batch.filter(pyarrow.array(linked & ~blank))
-            for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
-                # The rows may have `deu` for `de`.
-                if asked is not None:
-                    codes = pyarrow.repeat(pyarrow.scalar(asked), len(batch))
-                    batch = batch.set_column(_LINKED_SCHEMA.get_field_index(name), name, codes)
-            yield batch
-    if empty or unlinked:
-        logger.info("%s: dropped %d pairs with an empty side and %d without links", path, empty, unlinked)
-
-
-def _check_rows(
-    batch: pyarrow.RecordBatch, columns: Columns, path: Path, first: int, on_empty: OnEmpty
-) -> tuple[np.ndarray, np.ndarray]:
-    """Check a batch, and return which rows have an empty side and which have links, bool (rows,)."""
 
     def refuse(bad: np.ndarray, what: str) -> None:
         if bad.any():
             raise InputError(f"{path}, row {first + int(bad.argmax()) + 1}: {what}")
 
-    for name in _LINKED_SCHEMA.names:
-        refuse(batch[name].is_null().to_numpy(zero_copy_only=False), f"the column {name} is null")
-    for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
-        for code in batch[name].unique().to_pylist():
-            check_row_language(code, name, asked, str(path))
-    blank = np.zeros(len(batch), dtype=bool)
-    for side in ("source", "target"):
-        blank |= pyarrow.compute.equal(batch[side], "").to_numpy(zero_copy_only=False)
-    if on_empty == "error":
-        refuse(blank, "a side is empty. Correct it, or drop such pairs by on_empty='drop'.")
-    return blank, batch["links"].value_lengths().to_numpy() > 0
+    with arrow.open_parquet(path) as file:
+        for batch in arrow.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
+            with explained(f"{path}: a column is missing or has the wrong type", KeyError, pyarrow.ArrowException):
+                batch = batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA)
+            for name in _LINKED_SCHEMA.names:
+                refuse(batch[name].is_null().to_numpy(zero_copy_only=False), f"the column {name} is null")
+            for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
+                for code in batch[name].unique().to_pylist():
+                    check_row_language(code, name, asked, str(path))
+                # The rows may have `deu` for `de`.
+                if asked is not None:
+                    codes = pyarrow.repeat(pyarrow.scalar(asked), len(batch))
+                    batch = batch.set_column(_LINKED_SCHEMA.get_field_index(name), name, codes)
+            sides = (pyarrow.compute.equal(batch[side], "") for side in ("source", "target"))
+            blank = pyarrow.compute.or_(*sides).to_numpy(zero_copy_only=False)
+            if on_empty == "error":
+                refuse(blank, "a side is empty. Correct it, or drop such pairs by on_empty='drop'.")
+            kept = (batch["links"].value_lengths().to_numpy() > 0) | keep_unlinked
+            empty, unlinked = empty + int(blank.sum()), unlinked + int((~kept & ~blank).sum())
+            first += len(batch)
+            yield batch.filter(pyarrow.array(kept & ~blank))
+    if empty or unlinked:
+        logger.info("%s: dropped %d pairs with an empty side and %d without links", path, empty, unlinked)
 
 
 def stream_parallel(
@@ -546,29 +535,24 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
     repository, _, config = name.partition(":")
     # In the Hub's own conversion to Parquet, configurations are folders.
     where = {"data_dir": config} if config and revision == PARQUET else {}
-    try:
+    missing = f"{name}: no such file, and no dataset on the Hub that you may read"
+    unreachable = f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name"
+    offline = f". Offline, use a local file or the text inside the package: {BUILTIN}de"
+    converted = ". If it needs a loading script and the Hub has converted it to Parquet, read that by "
+    converted += f"--dataset_revision {PARQUET}"
+    with (
+        # An unknown configuration or split; the error lists the known ones.
+        explained(name, ValueError),
+        # A loading script, which `datasets` no longer runs.
+        explained(name, RuntimeError, advice=converted),
+        explained(unreachable, ConnectionError, LocalEntryNotFoundError, TransportError, advice=offline),
+        explained(missing, datasets.exceptions.DatasetNotFoundError),
+    ):
         # Not `load_dataset`, because only the builder knows the commit.
         named = None if where else config or None
         builder = datasets.load_dataset_builder(repository, named, revision=revision, **where)
         builder.download_and_prepare()
         dataset = builder.as_dataset(split=split)
-    except datasets.exceptions.DatasetNotFoundError as error:
-        raise InputError(f"{name}: no such file, and no dataset on the Hub that you may read. Check it.") from error
-    except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:
-        raise InputError(
-            f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name. Offline, "
-            f"use a local file or the text inside the package: {BUILTIN}de"
-        ) from error
-    # An unknown configuration or split; the error lists the known ones.
-    except ValueError as error:
-        raise InputError(f"{name}: {error}") from error
-    except RuntimeError as error:
-        if "scripts are no longer supported" not in str(error):
-            raise
-        raise InputError(
-            f"{name}: the dataset needs a loading script, which `datasets` no longer runs. If the Hub has converted "
-            f"it to Parquet, read that by --dataset_revision {PARQUET}"
-        ) from error
     # The field in which `datasets` keeps download addresses when it verifies them.
     dataset.info.download_checksums = {f"hf://datasets/{repository}@{builder.hash}": {}}
     return dataset

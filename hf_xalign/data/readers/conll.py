@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from hf_xalign.data.readers.files import FORMATS, Cells, file_format, read_lines, split_cells
+from hf_xalign.data.readers.files import FORMATS, Cells, Record, file_format, read_lines, split_cells
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.errors import InputError
 
@@ -22,7 +22,7 @@ _HEAD = re.compile(r"\d+|_")  # of a word in a tree, unless it has none
 # Number of the first word, multi-word token or empty node of a sentence.
 _FIRST = re.compile(r"1(-\d+)?|0\.1")
 # xSID labels whole texts in comments.
-_INTENT = re.compile(r"#\s*(?P<key>intent|text)\s*[:=]\s*(?P<value>.*\S)")
+_COMMENT = re.compile(r"#\s*(?P<key>intent|text|sent_id)\s*[:=]\s*(?P<value>.*\S)")
 # Comments of CoNLL-U, such as `# text = ...`, are no words that begin with #.
 _KEY = re.compile(r"#\s*\w[^=]* = ")
 WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
@@ -34,8 +34,8 @@ def read_conll(path: str | Path) -> Iterator[tuple[int, Cells]]:
     Yields the line number of the sentence's first word, and its columns by number, `"1"`, `"2"`, and so on. CoNLL-U
     also has its columns by name (`tokens` is FORM), without multi-word tokens (`3-4`) and empty nodes (`5.1`). Other
     files have `tokens` (the first column, or the second if the first numbers the words) and `labels` (the last column;
-    of numbered words the first one that labels spans). xSID's comments `# text` and `# intent` become `text` and
-    `label`. A line with a tab is split at tabs only. Other comments are skipped.
+    of numbered words the first one that labels spans). The comments `# text`, `# sent_id` and xSID's `# intent` become
+    `text`, `sent_id` and `label`. A line with a tab is split at tabs only. Other comments are skipped.
     """
     yield from _read_conllu(path) if is_conllu(path) else _read_columns(path)
 
@@ -53,27 +53,35 @@ def is_withheld(words: Sequence[str]) -> bool:
     return 0 < len(words) <= 2 * sum(not word.strip("_") for word in words)
 
 
-def _read_conllu(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
-    rows: list[tuple[str, ...]] = []
-    first = 0
-    # The last sentence may lack the blank line behind it.
-    for number, line in itertools.chain(read_lines(path), [(0, "")]):
-        if line.startswith("#"):
-            continue
-        if not line.strip():
-            if rows:
-                yield first, _columns(rows) | dict(zip(_CONLLU, map(list, zip(*rows, strict=True)), strict=True))
-            rows = []
-            continue
-        cells = split_cells(line)
-        if len(cells) != len(_CONLLU):
-            raise InputError(f"{path}, line {number}: {len(cells)} tab-separated columns; CoNLL-U has {len(_CONLLU)}")
-        if not cells[0].isdecimal():
-            continue
-        if rows and cells[0] == "1":
-            raise InputError(f"{path}, line {number}: a word 1 inside a sentence. End each sentence by a blank line.")
-        first = first if rows else number
-        rows.append(cells)
+def _blocks(path: str | Path) -> Iterator[list[_Line]]:
+    """Yield the lines between blank lines."""
+    lines = ((number, line, split_cells(line)) for number, line in read_lines(path))
+    for is_blank, block in itertools.groupby(lines, lambda line: not line[1].strip()):
+        if not is_blank:
+            yield list(block)
+
+
+def _comments(block: Sequence[_Line]) -> Cells:
+    """Return the id, the text and the intent of a sentence, if its comments hold them."""
+    matches = filter(None, (_COMMENT.match(line) for _, line, _ in block))
+    return {"label" if match["key"] == "intent" else match["key"]: match["value"] for match in matches}
+
+
+def _read_conllu(path: str | Path) -> Iterator[tuple[int, Cells]]:
+    for block in _blocks(path):
+        rows: list[_Line] = []
+        for number, line, cells in block:
+            if line.startswith("#"):
+                continue
+            if len(cells) != len(_CONLLU):
+                raise InputError(f"{path}, line {number}: {len(cells)} tab-separated columns; CoNLL-U has 10")
+            if rows and cells[0] == "1":
+                raise InputError(f"{path}, line {number}: a word 1 inside a sentence. End each by a blank line.")
+            if cells[0].isdecimal():
+                rows.append((number, line, cells))
+        if rows:
+            columns = _columns(rows)
+            yield rows[0][0], columns | dict(zip(_CONLLU, columns.values(), strict=True)) | _comments(block)
 
 
 def _are_numbered(sentences: Sequence[Sequence[_Line]]) -> bool:
@@ -89,17 +97,15 @@ def _are_numbered(sentences: Sequence[Sequence[_Line]]) -> bool:
     return longest > 1
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    return {str(number): list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
+def _columns(rows: Sequence[_Line]) -> dict[str, list[str]]:
+    columns = zip(*(cells for _, _, cells in rows), strict=True)
+    return {str(number): list(column) for number, column in enumerate(columns, 1)}
 
 
 def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
-    blocks: list[list[_Line]] = [[]]
-    for number, line in read_lines(path):
-        if not line.strip():
-            blocks.append([])
-        elif (cells := split_cells(line))[0] != _DOCUMENT:
-            blocks[-1].append((number, line, cells))
+    blocks = []
+    for block in _blocks(path):
+        blocks.append([line for line in block if line[2][0] != _DOCUMENT])
     lines = list(itertools.chain.from_iterable(blocks))
     is_word = _word_test(lines)
     sentences = [list(filter(is_word, block)) for block in blocks]
@@ -116,7 +122,7 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     annotated &= all(len({cells[-1] for _, _, cells in rows}) < 2 for rows in sentences)
     label_column = _label_column(words, 3 if numbered else 2) if numbered or annotated else None
     # Names of documents stand before the words in OntoNotes.
-    longest = [cells[0] for _, _, cells in max(sentences, key=len)]
+    longest = [cells[0] for _, _, cells in max(sentences, key=len, default=[])]
     named_after = len(longest) > 9 and len(set(longest)) == 1
     for rows, block in zip(sentences, blocks, strict=True):
         if not rows:
@@ -130,14 +136,11 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
                 )
             if len(cells) < 2 or not cells[0]:
                 raise InputError(f"{path}, line {number}: the word or its label is missing. Write both, word first.")
-        columns = _columns([cells for _, _, cells in rows])
+        columns = _columns(rows)
         named: Cells = {"labels": columns[str(label_column or len(start))]}
         if not named_after and (not numbered or len(start) > 2):
             named["tokens"] = columns["2" if numbered else "1"]
-        for _, line, _ in block:
-            if match := _INTENT.match(line):
-                named["label" if match["key"] == "intent" else "text"] = match["value"]
-        yield first, named | columns
+        yield first, named | _comments(block) | columns
 
 
 def _label_column(words: Sequence[Sequence[str]], first: int) -> int | None:
@@ -169,17 +172,7 @@ def _word_test(lines: Sequence[_Line]) -> Callable[[_Line], bool]:
     return test
 
 
-def read_comments(path: Path, *names: str) -> list[list[str]]:
-    """Return the values of each of the comments `# name = value` of a CoNLL-U file."""
-    values: dict[str, list[str]] = {name: [] for name in names}
-    for _, line in read_lines(path):
-        key, _, value = line.removeprefix("#").partition("=")
-        if line.startswith("#") and key.strip() in values:
-            values[key.strip()].append(value.strip())
-    return list(values.values())
-
-
-def join_words(sentence: Mapping[str, list[str]]) -> str:
+def join_words(sentence: Record) -> str:
     """Return a sentence of CoNLL-U as text."""
     words = zip(sentence["tokens"], sentence["misc"], strict=True)
     return "".join(word if "SpaceAfter=No" in misc else f"{word} " for word, misc in words)

@@ -102,8 +102,6 @@ def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
         logger.warning("%s: its lines begin with ids (%.20r), which are left out", path, start[0])
     for _, line in read_lines(path):
         mark = forms.NUMBERED.match(line) if numbered else None
-        # Tanzil's verses end in a notice.
-        line = "" if numbered and line.startswith("#") else line
         yield mark and mark[0].strip(), forms.sentence_of(line[mark.end() :] if mark else line)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from hf_xalign.data import forms
 from hf_xalign.data.forms import Pair, find_columns, looks_like_header
-from hf_xalign.data.readers.conll import join_words, read_comments, read_conll
+from hf_xalign.data.readers.conll import join_words, read_conll
 from hf_xalign.data.readers.files import (
     FORMATS,
     TABLES,
@@ -345,11 +345,9 @@ def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
     """Return the sentences of a file of one language with their ids (None without ids); plain text is a stream."""
     suffix = file_format(path)
     if suffix == ".conllu":
-        joined = [join_words(sentence) for _, sentence in read_conll(path)]
-        ids, whole = read_comments(path, "sent_id", "text")
         # The words of a contraction stand apart (`zu dem` for `zum`), so text as it was written comes first.
-        written = whole if len(whole) == len(joined) else joined
-        return list(zip(ids if len(ids) == len(joined) else [None] * len(joined), written, strict=True))
+        trees = [tree for _, tree in read_conll(path)]
+        return [(tree.get("sent_id"), tree.get("text") or join_words(tree)) for tree in trees]
     if suffix in (".xml", ".sgm", ".sgml"):
         found = [((document, number), text) for document, _, _, number, text in read_segments(path)]
         if not found:

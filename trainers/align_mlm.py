@@ -58,18 +58,14 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     Example:
         >>> from datasets import Dataset
-        >>> from transformers import BertConfig, BertModel, BertTokenizer
-        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze ruht".split()
-        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
-        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
         >>> text = {"en": ["the cat sleeps"], "de": ["die katze ruht"]}
         >>> corpora = {language: Dataset.from_dict({"text": rows}) for language, rows in text.items()}
         >>> entries = TokenEntries(np.array([[5, 8], [6, 9]]), origin="the example")
-
         >>> args = AlignMLMConfig(max_steps=1, report_to="none", save_strategy="no")
-        >>> encoder = BertModel(config, add_pooling_layer=False)
-        >>> given = {"train_dataset": corpora, "entries": entries, "processing_class": tokenizer}
-        >>> trainer = AlignMLMTrainer(encoder, args, **given)
+        >>> given = {"train_dataset": corpora, "entries": entries, "processing_class": tiny.tokenizer}
+        >>> trainer = AlignMLMTrainer(BertModel(tiny.config, add_pooling_layer=False), args, **given)
         >>> trainer.train().global_step
         {'loss': ...}
         1

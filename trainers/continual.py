@@ -115,19 +115,13 @@ class ContinualTrainer(TaskTrainer):
         eval_dataset: evaluation text by language.
 
     Example:
-        >>> from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
+        >>> from transformers import BertForSequenceClassification, BertModel
         >>> from hf_xalign.tasks import Examples, LabelSet, SequenceTask
-        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
-        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
-        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-        >>> rows = {"text_a": ["the cat", "the cat sleeps"], "label": ["no", "yes"], "line": [1, 2]}
-        >>> text = [Examples("train.jsonl", "en", Dataset.from_dict(rows))]
-        >>> pairs = Dataset.from_dict({"source_words": [["die", "katze"]], "target_words": [["the", "cat"]],
-        ...     "links": [[[0, 0], [1, 1]]], "source_lang": ["de"], "target_lang": ["en"]})
+        >>> from hf_xalign.trainers import tiny
         >>> trainer = ContinualTrainer(
-        ...     BertForSequenceClassification(config), ContinualConfig(max_steps=1, report_to="none"),
-        ...     task=SequenceTask(LabelSet.of(["no", "yes"])), train_dataset=text, pairs=pairs,
-        ...     reference=BertModel(config), processing_class=tokenizer)
+        ...     BertForSequenceClassification(tiny.config), ContinualConfig(max_steps=1, report_to="none"),
+        ...     task=SequenceTask(LabelSet.of(["no", "yes"])), train_dataset=Examples("file", "en", tiny.labelled),
+        ...     pairs=tiny.pairs, reference=BertModel(tiny.config), processing_class=tiny.tokenizer)
         >>> trainer.train().global_step
         {'loss': ...}
         1

@@ -52,10 +52,7 @@ class ContinualConfig(TaskConfig):
 
     - `continual` (default): CONTINUAL's paper, L = L_task + 0.01 (L_align + L_reg), 16 pairs for 32 examples.
     - `continual_mean`: the paper's formula at the scale of its published code, with means over words and dimensions.
-      With vectors of size d, both terms weigh about d times less than in `continual`.
-    - `efimov`: CONTINUAL's published code, L_task + 0.01 L_align + 1.0 L_reg, with these means. L_reg has 100 times
-      the weight of `continual_mean`. [CLS] and [SEP] are always in L_reg, links between identical words are dropped,
-      and batches are drawn at random.
+    - `efimov`: CONTINUAL's published code, L_task + 0.01 L_align + 1.0 L_reg, with these means.
 
     The terms are divided by the counts of a step. By default a step's pairs have similar lengths, so a link in a short
     sentence has more weight than one in a long sentence. The papers draw by `train_sampling_strategy=random`.

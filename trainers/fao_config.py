@@ -61,23 +61,15 @@ _JOINT: Preset = {
 class FAOConfig(WordAlignmentConfig):
     """Settings of [`FAOTrainer`]; fields left at None take the preset's value.
 
-    Presets (METHODS names the papers):
+    Presets (what differs: the guide "Align an encoder"):
 
-    - `joint` (default): ours. Word-level InfoNCE with regularizers of English words, of the midpoints of sentence
-      pairs, and of the similarities between English sentences and words. At the end, the weights are averaged with
-      those before training, unless they are adapters or sharded. The preset is better than the published ones in every
-      probe (Results).
-    - `mao`: FAO of the MAO paper. It uses the last subword of the last layer, and regularizes only the linked pivot
-      words (eq. 3). `regularized_words=all` is the formula of Cao et al.
-    - `continual`: the CONTINUAL paper. It uses the mean of subwords, and links [CLS] and [SEP] too.
-    - `cao_code`: Cao's published script. The target is the frozen pivot word, terms are means over words and
-      dimensions, and every step has the same number of pairs of each language.
-    - `efimov`: CONTINUAL's published code. It is `continual` with means over words and dimensions of each 4 sentence
-      pairs, which are summed. [CLS] and [SEP] are always regularized, links between identical words are dropped, and
-      batches are drawn at random instead of by length.
-    - `rotate_src2tgt`, `rotate_tgt2src`: ROTATE's FineTuneAlign. L2 distances are summed over the last four layers,
-      and only linked words are regularized. In `src2tgt` English moves and the other language is regularized; in
-      `tgt2src` it is the reverse.
+    - `joint` (default): ours. At the end, the weights are averaged with those before training, unless they are
+      adapters or sharded.
+    - `mao`: FAO of the MAO paper (eq. 3); with `regularized_words=all` the formula of Cao et al.
+    - `continual`, `efimov`: the CONTINUAL paper, and its published code.
+    - `cao_code`: Cao's published script.
+    - `rotate_src2tgt`, `rotate_tgt2src`: ROTATE's FineTuneAlign. In `src2tgt` English moves and the other language is
+      regularized; in `tgt2src` it is the reverse.
     """
 
     PRESETS: ClassVar[dict[str, Preset]] = {

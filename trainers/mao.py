@@ -35,16 +35,11 @@ class MAOTrainer(WordAlignmentTrainer):
     Args: those of [`WordAlignmentTrainer`].
 
     Example:
-        >>> from datasets import Dataset
-        >>> from transformers import BertConfig, BertModel, BertTokenizer
-        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
-        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
-        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-        >>> pairs = Dataset.from_dict({"source_words": [["die", "katze"]], "target_words": [["the", "cat"]],
-        ...     "links": [[[0, 0], [1, 1]]], "source_lang": ["de"], "target_lang": ["en"]})
-        >>> encoder = BertModel(config, add_pooling_layer=False)
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
         >>> args = MAOConfig(max_steps=1, report_to="none", save_strategy="no")
-        >>> trainer = MAOTrainer(encoder, args, train_dataset=pairs, processing_class=tokenizer)
+        >>> given = {"train_dataset": tiny.pairs, "processing_class": tiny.tokenizer}
+        >>> trainer = MAOTrainer(BertModel(tiny.config), args, **given)
         >>> trainer.train().global_step
         {'loss': ...}
         1

@@ -50,7 +50,7 @@ from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import Record, phase, start_record
 from hf_xalign.score import Score
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
-from hf_xalign.trainers.base.opening import base_name, describe_encoder, describe_pairs, open_model
+from hf_xalign.trainers.base.opening import describe_encoder, describe_pairs, open_model
 from hf_xalign.trainers.base.run import (
     Reporting,
     about_scores,
@@ -119,16 +119,11 @@ class MappingTrainer:
 
     Example:
         >>> import tempfile
-        >>> from datasets import Dataset
-        >>> from transformers import BertConfig, BertModel, BertTokenizer
-        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
-        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
-        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-        >>> pairs = Dataset.from_dict({"source_words": [["die", "katze"]], "target_words": [["the", "cat"]],
-        ...     "links": [[[0, 0], [1, 1]]], "source_lang": ["de"], "target_lang": ["en"]})
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
         >>> args = MappingConfig(tempfile.mkdtemp(), device="cpu")
-        >>> trainer = MappingTrainer(
-        ...     BertModel(config), args, train_dataset=pairs, eval_dataset=pairs, processing_class=tokenizer)
+        >>> given = {"train_dataset": tiny.pairs, "eval_dataset": tiny.pairs, "processing_class": tiny.tokenizer}
+        >>> trainer = MappingTrainer(BertModel(tiny.config), args, **given)
         >>> trainer.train()["de"].source_lang
         'de'
     """
@@ -180,7 +175,7 @@ class MappingTrainer:
         self._check_languages()
         source = open_encoder(model, processing_class, self.args)
         target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
-        self.base_model = name or (model if isinstance(model, str) else base_name(source[0]))
+        self.base_model = name or (model if isinstance(model, str) else base_of(source[0]).name_or_path or "new")
         self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))
         for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
             check_pieces(pairs, source[1], what, target[1])
@@ -298,6 +293,7 @@ class MappingTrainer:
         types: dict[str, set[str]] = {}
         for language in self.anchored:
             if self.of_words:
+                types[language] = {lower_word(word, language) for word in self.anchors[language].words}
                 words, _, size = self.anchors[language].vectors.shape
                 file = self.files.get(("vectors", language))
                 lines.append(
@@ -310,8 +306,6 @@ class MappingTrainer:
 
         def known(language: str, words: Sequence[str]) -> Tensor:
             """Return which words have a vector, or are in the text, bool (words,)."""
-            if self.of_words:
-                return self.anchors[language].lookup(words) >= 0
             return torch.tensor([lower_word(word, language) in types[language] for word in words], dtype=torch.bool)
 
         learnt = "learn" if self.args.supervision == "dictionary" else "known"

@@ -52,16 +52,11 @@ class PPATrainer(AlignmentTrainer):
         eval_dataset: parallel text, scored by sentence retrieval.
 
     Example:
-        >>> from datasets import Dataset
-        >>> from transformers import BertConfig, BertModel, BertTokenizer
-        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
-        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
-        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-        >>> pairs = Dataset.from_dict({"source": ["die katze", "katze schläft"], "target": ["the cat", "cat sleeps"],
-        ...     "source_lang": ["de"] * 2, "target_lang": ["en"] * 2})
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
         >>> args = PPAConfig(max_steps=1, report_to="none", save_strategy="no", queue_size=64, min_tokens=1)
-        >>> encoder = BertModel(config, add_pooling_layer=False)
-        >>> trainer = PPATrainer(encoder, args, train_dataset=pairs, processing_class=tokenizer)
+        >>> given = {"train_dataset": tiny.pairs, "processing_class": tiny.tokenizer}
+        >>> trainer = PPATrainer(BertModel(tiny.config), args, **given)
         >>> trainer.train().global_step
         {'loss': ...}
         1

@@ -56,17 +56,13 @@ class TaskTrainer(AlignmentTrainer):
         language_inputs: the model's language-ID inputs.
 
     Example:
-        >>> from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
+        >>> from transformers import BertForSequenceClassification
         >>> from hf_xalign.tasks import LabelSet, SequenceTask
-        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
-        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
-        >>> size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-        >>> model = BertForSequenceClassification(BertConfig(vocab_size=11, num_labels=2, **size))
-        >>> task = SequenceTask(LabelSet.of(["no", "yes"]))
-        >>> rows = {"text_a": ["the cat", "the cat sleeps"], "label": ["no", "yes"], "line": [1, 2]}
-        >>> text = [Examples("train.jsonl", "en", Dataset.from_dict(rows))]
-        >>> args = TaskConfig(max_steps=1, report_to="none")
-        >>> trainer = TaskTrainer(model, args, task=task, train_dataset=text, processing_class=tokenizer)
+        >>> from hf_xalign.trainers import tiny
+        >>> trainer = TaskTrainer(
+        ...     BertForSequenceClassification(tiny.config), TaskConfig(max_steps=1, report_to="none"),
+        ...     task=SequenceTask(LabelSet.of(["no", "yes"])), train_dataset=Examples("file", "en", tiny.labelled),
+        ...     processing_class=tiny.tokenizer)
         >>> trainer.train().global_step
         {'loss': ...}
         1

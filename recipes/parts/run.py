@@ -20,8 +20,8 @@ from hf_xalign.tables import format_table
 from hf_xalign.tasks.results import format_scores
 from hf_xalign.trainers.base import search
 from hf_xalign.trainers.base.checkpoints import check_output_dir
-from hf_xalign.trainers.base.hub import check_push
 from hf_xalign.trainers.base.run import Reporting
+from hf_xalign.trainers.base.saving import check_push
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 

@@ -17,7 +17,7 @@ from datasets import Dataset
 from peft import PeftModel
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
-from hf_xalign.cache import open_mark, write_mark
+from hf_xalign.cache import open_mark
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.config import SKETCH, same_base
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
@@ -51,13 +51,6 @@ _SHOWN = 4  # differing settings in a message
 _SIGNS = ("results.json", "config.json", "adapter_config.json", "maps/*.safetensors")
 # Files that may be there too; with those of a new run, they would be loaded or compared as its own.
 _MORE = ("README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*", "scores.json")
-
-
-def mark_complete(checkpoint: str | os.PathLike, text: Mapping[str, object] | None = None) -> None:
-    """Mark `checkpoint` as complete by the checksums of its files; `text` is for [`check_same_text`]."""
-    folder = Path(checkpoint)
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != COMPLETE]
-    write_mark(folder / COMPLETE, {**(text or {})}, files)
 
 
 def hash_rows(rows: Dataset, lengths: np.ndarray) -> str:
@@ -181,10 +174,7 @@ def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) ->
 
 
 def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
-    file = checkpoint / ARGUMENTS
-    if not file.exists():
-        return
-    there, here = json.loads(file.read_text(encoding="utf-8")), args.to_dict()
+    there, here = json.loads((checkpoint / ARGUMENTS).read_text(encoding="utf-8")), args.to_dict()
     differences = []
     for name in here:
         if name not in there or here[name] == there[name] or _MAY_CHANGE(name):

@@ -55,11 +55,6 @@ def open_model(
     return encoder, tokenizer
 
 
-def base_name(model: PreTrainedModel) -> str:
-    """Return the Hub id or folder of an encoder or of the encoder below adapters, or `new` if it has none."""
-    return base_of(model).name_or_path or "new"
-
-
 def adapter_faults(model: PreTrainedModel, added: PeftConfig | None) -> Iterator[str]:
     """Yield what is wrong with the adapters in a model, or with one to add to it."""
     encoder = base_of(model)
@@ -147,4 +142,4 @@ def find_model(
             encoder = trainer._load_model(path, revision)
             return model, encoder, tokenizer or load_tokenizer(path, revision=revision)
     model, tokenizer = open_model(model, tokenizer)
-    return base_name(model), model, tokenizer
+    return base_of(model).name_or_path or "new", model, tokenizer

@@ -270,8 +270,12 @@ class Run:
     def _write(self, folder: Path) -> None:
         trainer, record = self.trainer, self.record
         fill_words(record["scores"], getattr(trainer.args, "pooling", ""))
-        if self.pivot:
-            record["drift"] = drift(self.pivot["before"], self.pivot["after"])
+        changes: dict[str, float] = {}
+        for kind, before in self.pivot.get("before", {}).items():
+            prefix = "sentence_" if kind == "sentences" else ""
+            for name, value in vector_drift(before, self.pivot["after"][kind]).items():
+                changes[prefix + name] = value
+        record |= {"drift": changes} if changes else {}
         record |= trainer.last_entries()
         # Before the pictures, which may fail where the scores did not.
         write_record(folder, record)
@@ -397,19 +401,6 @@ def pivot_sentences(
             model, trainer.processing_class, texts, (-1,), (pooling,), batch_size=size, means=known
         )
     return vectors[pooling][:, 0]
-
-
-def drift(before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]) -> dict[str, float]:
-    """Compare the pivot's vectors before and after: float (items, dim) of its `words` and `sentences`.
-
-    Returns what [`vector_drift`] does, of sentences with the prefix `sentence_`.
-    """
-    changes = {}
-    for kind in before:
-        prefix = "sentence_" if kind == "sentences" else ""
-        for name, value in vector_drift(before[kind], after[kind]).items():
-            changes[prefix + name] = value
-    return changes
 
 
 def adapter_entry(config: PeftConfig) -> dict[str, object]:

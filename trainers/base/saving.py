@@ -18,24 +18,26 @@ from typing import Any, ClassVar, cast
 
 import torch
 from datasets import Dataset
+from huggingface_hub import CommitInfo
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_utils import TrainOutput, rotate_checkpoints
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME
 
-from hf_xalign.cache import disk_errors, follow_umask, hold_folder, write_text
+from hf_xalign import hub
+from hf_xalign.cache import disk_errors, follow_umask, hold_folder, write_mark, write_text
 from hf_xalign.distributed import own_storage, shard_like
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
+from hf_xalign.hub.upload import check_login
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
 from hf_xalign.modeling.export import LENGTH_FILE, read_length
 from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH
-from hf_xalign.record import phase
+from hf_xalign.record import FILENAME, phase
 from hf_xalign.trainers.base import checkpoints, fsdp
 from hf_xalign.trainers.base.callbacks import stop_if_not_finite
-from hf_xalign.trainers.base.hub import HubTrainer
 from hf_xalign.trainers.base.opening import sketch_of_base
 from hf_xalign.trainers.base.run import Reporting, Run
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
@@ -58,9 +60,17 @@ def _changed(args: AlignmentConfig, **settings: object) -> Iterator[None]:
         vars(args).update(before)
 
 
-class SavingTrainer(HubTrainer):
+def check_push(args: AlignmentConfig) -> None:
+    """Raise an InputError, before anything is computed, if `push_to_hub=True` cannot reach the Hub or log in there."""
+    if args.push_to_hub and args.process_index == 0:
+        with explained("push_to_hub=true"):
+            check_login(args.hub_model_id or Path(args.output_dir).absolute().name, args.hub_token)
+
+
+class SavingTrainer(Trainer):
     """`Trainer` whose checkpoints are whole or not there, hold no pickled settings, and load without FSDP too.
 
+    It pushes the trained model with [`hf_xalign.hub.push`], and no checkpoints, which hold pickles.
     A method that keeps more than weights and optimizer overrides `save_state` and `load_state`.
     """
 
@@ -308,7 +318,9 @@ class SavingTrainer(HubTrainer):
             raise
         self.accelerator.wait_for_everyone()
         if args.should_save:
-            checkpoints.mark_complete(folder, self.trained_text)
+            files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+            # With the text that it was trained on, for `check_same_text`.
+            write_mark(folder / checkpoints.COMPLETE, self.trained_text, files)
             rotate_checkpoints(run_dir, args.save_total_limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _save_rest(self, folder: Path) -> None:
@@ -341,6 +353,41 @@ class SavingTrainer(HubTrainer):
             f"a checkpoint needs about {3 * size / 1e9:.1f} GB (weights and optimizer). Free space, and resume by "
             "resume_from_checkpoint=true from the last complete checkpoint",
         )
+
+    def push_to_hub(  # type: ignore[override]  # it waits for the push, and returns None off the main process
+        self,
+        commit_message: str = "End of training",
+        *,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        base_model: str | None = None,
+    ) -> CommitInfo | None:
+        """Save the model and push the run's folder, with a card made from its `results.json`, or a card of tags.
+
+        Arguments and errors are those of [`hf_xalign.hub.push`], with defaults from `args`.
+
+        Returns the commit on the main process, None on the others.
+        """
+        self.save_model(_internal_call=True)
+        return self._upload(commit_message, token=token, revision=revision, private=private, base_model=base_model)
+
+    def _upload(self, message: str = "End of training", **given: str | bool | None) -> CommitInfo | None:
+        """Push the run's folder as it was saved; options of `hub.push` that are not given are those of `args`."""
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        if not self.is_world_process_zero():
+            return None
+        args, folder = self.args, Path(self.args.output_dir)
+        if not (folder / FILENAME).exists():
+            self.create_model_card(tags=list(getattr(self.model, "model_tags", None) or []))
+        options: dict[str, Any] = {
+            "token": args.hub_token,
+            "revision": args.hub_revision,
+            "private": args.hub_private_repo,
+        }
+        options |= {name: value for name, value in given.items() if value is not None}
+        repo_id = self.hub_model_id or args.hub_model_id or folder.absolute().name
+        return hub.push(folder, repo_id, message=message, **options)
 
     # ---- Load ----
 

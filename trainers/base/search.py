@@ -64,19 +64,11 @@ def train_seeds(
 
     Example:
         >>> import tempfile, hf_xalign
-        >>> from datasets import Dataset
-        >>> from transformers import BertConfig, BertModel, BertTokenizer
-        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
-        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
-        >>> sides = {"source": ["die katze", "katze schläft"], "target": ["the cat", "cat sleeps"]}
-        >>> split = {f"{side}_words": [text.split() for text in texts] for side, texts in sides.items()}
-        >>> links = {"links": [[[0, 0], [1, 1]]] * 2, "source_lang": ["de"] * 2, "target_lang": ["en"] * 2}
-        >>> pairs = Dataset.from_dict({**sides, **split, **links})
-        >>> size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
+        >>> given = {"train_dataset": tiny.pairs, "eval_dataset": tiny.pairs, "processing_class": tiny.tokenizer}
         >>> def make_trainer(args):
-        ...     model = BertModel(BertConfig(vocab_size=11, **size))
-        ...     return hf_xalign.FAOTrainer(
-        ...         model, args, train_dataset=pairs, eval_dataset=pairs, processing_class=tokenizer)
+        ...     return hf_xalign.FAOTrainer(BertModel(tiny.config), args, **given)
         >>> args = hf_xalign.FAOConfig(tempfile.mkdtemp(), max_steps=1, report_to="none")
         >>> [run["seed"] for run in train_seeds(make_trainer, args, [0, 1])]
         {'loss': ...}

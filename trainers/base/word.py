@@ -314,19 +314,12 @@ class WordAlignmentTrainer(AlignmentTrainer):
             with self.args.main_process_first(desc="encoding by the teacher"):
                 dataset = add_teacher(dataset, cast(SentenceTeacher, term))
         length = position_limit(model.config, self.args.max_length)
+        options: dict[str, Any] = {"max_length": length, "subword_links": self.args.subword_links}
         # A cache of vectors, which is made before training, reads every row.
         if len(dataset) > ENCODED_AHEAD and not ahead:
-            return encode_when_read(
-                dataset, self.processing_class, max_length=length, subword_links=self.args.subword_links
-            )
+            return encode_when_read(dataset, self.processing_class, **options)
         with self.args.main_process_first(desc="encoding pairs"):
-            return encode_pairs(
-                dataset,
-                self.processing_class,
-                max_length=length,
-                subword_links=self.args.subword_links,
-                keep_unlinked=not linked,
-            )
+            return encode_pairs(dataset, self.processing_class, keep_unlinked=not linked, **options)
 
     def _link(self, dataset: Dataset, model: PreTrainedModel) -> Dataset:
         """Link the training pairs, and draw from those with links."""

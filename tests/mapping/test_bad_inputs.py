@@ -46,16 +46,10 @@ def some_anchors(words=("Haus", "haus"), layers=(-2, -1)):
 
 def test_maps():
     one = LanguageMap(side(out=3), side(out=3, size=5, seed=7), layers=(-2, -1))
-    pair = partial(LanguageMap, layers=(0, 1))
-    flat, lengths = side(seed=7), side(("unit",))
-    flat.weight[1, 2] = 2 * flat.weight[1, 1]
     shapes = r"source vectors .* needs floats of shape \(n, 2, 4\), layers \(-2, -1\)"
     refused(
         (lambda: one.project(normal(5, 2, 3)), shapes),
-        (lambda: one.project(ones(5, 2, 4, dtype=torch.long)), shapes),
         (lambda: replace(one, target=None).project(normal(5, 2, 4), "target"), r"target vectors .* \(n, 2, 3\)"),
-        (pair(flat).inverse, "singular"),
-        (pair(lengths, side(seed=7)).affine, "divides vectors by their length"),
     )
 
 
@@ -63,13 +57,10 @@ def test_files(tmp_path):
     maps = LanguageMap(side(("center",)), layers=(0, 1))
     maps.save(tmp_path / "cut")
     (tmp_path / "cut").write_bytes((tmp_path / "cut").read_bytes()[:-8])
-    for file, about in {"other": None, "newer": {"format": "hf_xalign.map", "version": "2"}}.items():
-        save_file({"source.weight": normal(1, 4, 4)}, tmp_path / file, about)
+    save_file({"source.weight": normal(1, 4, 4)}, tmp_path / "newer", {"format": "hf_xalign.map", "version": "2"})
     refused(
         (lambda: maps.load(tmp_path / "cut"), "cut: cannot read maps"),
-        (lambda: maps.load(tmp_path / "other"), r"other: not maps of this version.*Use a file written by LanguageMap"),
-        (lambda: maps.load(tmp_path / "newer"), "newer: not maps of this version"),
-        (lambda: Anchors.load(tmp_path / "none"), "none: cannot read anchors"),
+        (lambda: maps.load(tmp_path / "newer"), r"newer: not maps of this version.*Use a file written by LanguageMap"),
         (lambda: Anchors.load(tmp_path / "newer"), "newer: not anchors .*Anchors.save"),
     )
 
@@ -81,7 +72,6 @@ def test_closed_forms_and_vecmap():
         (lambda: least_squares(source[:6], target[:6], center=True), "6 pairs .* of 6 dimensions. Pass 7 or more"),
         (lambda: vecmap(source[:5], target[:5]), r"5 pairs are fewer than the 6 dim.*whiten=False, the orthogonal"),
         (lambda: vecmap(source, target[few]), "only 5 of the 40 target vectors are different.* 6 dim.*whiten=False"),
-        call=partial(vecmap, source, target),
     )
 
 
@@ -91,14 +81,12 @@ def test_self_learning_and_refinement():
     refused(
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
         ({"seed_pairs": ones(0, 2).long()}, "seed pairs: give at least one"),
-        ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1: \[4, 300\] is out of range, .* 300 source"),
-        ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0: \[-1, 0\]"),
+        ({"seed_pairs": torch.tensor([[0, 0], [-1, 0]])}, r"row 1: \[-1, 0\] is out of range, .* 300 source"),
         call=lambda **settings: learn(**{**given, **settings}),
     )
     given = {"source": source, "target": target, "language_map": procrustes(source, target)}
     refused(
         ({"language_map": vecmap(source, target)}, r"stretches the target's space.*vecmap\(whiten=False\)"),
-        ({"source": source[:, :10]}, "this map needs"),
         call=lambda **settings: refine(**{**given, **settings}),
     )
 
@@ -110,9 +98,7 @@ def test_anchors_and_their_text(tmp_path):
         ({"sentences": []}, "no words in its 0 rows"),
         ({"sentences": ["7 .", "!"]}, "no word has a letter"),
         ({"sentences": "the cat"}, "not one string"),
-        ({"layers": (5,)}, "layers 0"),
         ({"pooling": "max"}, "pooling=max: choose one of first, last, mean"),
-        ({"max_words": 0}, "max_words=0"),
         ({"sentences_per_word": 0}, "sentences_per_word=0"),
         ({"sentences": ["ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ"]}, "100% of the words in de"),
         ({"lang": "km"}, "Khmer"),
@@ -150,24 +136,20 @@ def test_word2vec(tmp_path, monkeypatch):
     texts = (
         ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, but 4 rows"),
         ("", "row 1, '', is neither"),
-        ("0 3\n", "no words"),
         ("1 2\na 1 x\n", "no words; row 2: not all fields of 'a' are finite"),
     )
     for k, (text, _) in enumerate(texts):
         (tmp_path / f"v{k}").write_text(text)
     model = (793712314).to_bytes(4, "little")
-    for name, content in (("model", model), ("cut", b"2 1\na \0\0\x80?"), ("long", b"1 1\n" + b"x" * 11_000)):
+    for name, content in (("model", model), ("cut", b"2 1\na \0\0\x80?")):
         (tmp_path / f"{name}.bin").write_bytes(content)
     (tmp_path / "latin").write_bytes(b"1 1\n\xe4 1\n")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"1 1\na 1\n")[:-9])
     refused(
         *((partial(read_word2vec, tmp_path / f"v{k}"), rf"/v{k}.*{says}") for k, (_, says) in enumerate(texts)),
-        (lambda: read_word2vec(tmp_path / "none"), "none.*No such file"),
-        (lambda: read_word2vec(tmp_path / "none", limit=-1), "limit=-1: must be at least 1"),
         (lambda: read_word2vec(tmp_path / "latin"), "not UTF-8"),
         (lambda: read_word2vec(tmp_path / "model.bin"), "a fastText model, not word vectors"),
         (lambda: read_word2vec(tmp_path / "cut.bin"), "word 2 has no end"),
-        (lambda: read_word2vec(tmp_path / "long.bin"), "word 1 has no end"),
         (lambda: read_word2vec(tmp_path / "cut.gz"), r"cut\.gz: damaged compressed data"),
         ({"anchors": some_anchors(["a", "a\u2028b"])}, "white space"),
         call=partial(write_word2vec, path=tmp_path / "v"),

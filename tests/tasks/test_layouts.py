@@ -105,9 +105,11 @@ def test_columns_of_the_hub_and_of_the_user(tmp_path, monkeypatch):
         ("token", wikiann, {"tokens": ["a", "b"], "ner_tags": [1, 0]}, [["a", "b"], ["B-PER", "O"], 1]),
         ("sequence", xnli, {"premise": "a", "hypothesis": "b", "label": 0}, ["a", "b", "x", 1]),
     ):
-        found = Dataset.from_list([row], features=features)
-        monkeypatch.setattr(examples, "load_hub", lambda *_, found=found: found)
-        assert list(read_examples("de=owner/name:de", kind).rows[0].values()) == expected
+        requests, hub = [], Dataset.from_list([row], features=features)
+        monkeypatch.setattr(examples, "load_hub", lambda *given, of=requests, hub=hub: of.append(given) or hub)
+        found = read_examples("de=owner/name:de", kind, split="test")
+        assert list(found.rows[0].values()) == expected and found.place(0) == "owner/name:de, row 1"
+        assert requests == [("owner/name:de", "test", None)]
     named = {"text_columns": ["words"], "label_column": "pos"}
     found = read("a.csv", "words;pos\nthe cat;DET NOUN\n", "en", "token", tmp_path, **named)
     assert found.rows["labels"][:] == [["DET", "NOUN"]]

@@ -218,7 +218,7 @@ def test_a_batch_holds_the_words_that_have_a_token(bases):
     assert batch["labels"].flatten()[batch["label_positions"]].min() >= 0
 
 
-@pytest.mark.parametrize("kind", ["raw", "mapped", "languages", "linear"])
+@pytest.mark.parametrize("kind", ["raw", "mapped", "linear"])
 def test_kept_vectors_are_those_of_the_encoder(bases, kind):
     tagger = make(bases, kind).train()
     both = [tagged(TAGS, tagger, language) for language in ("en", "de")]
@@ -231,7 +231,7 @@ def test_kept_vectors_are_those_of_the_encoder(bases, kind):
         assert_rounding(*(loss_of(TAGS, tagger, batch) for batch in batches), TAGGER + len(one))
     vectors = [torch.tensor(row["vectors"]) for row in kept]
     apart = any((a - b).abs().max() > 1e-3 for a, b in zip(vectors[:4], vectors[4:], strict=True))
-    assert apart == (kind in ("mapped", "languages"))
+    assert apart == (kind == "mapped")
 
 
 @torch.no_grad()
@@ -259,18 +259,10 @@ def test_what_is_read_and_what_is_trained(bases):
 
 def test_bad_examples_and_scores():
     strange = words([["the", "cat"], ["a", "dog"]], names=[["O", "O"], ["B-a", "_"]])
-    told = LanguageInputs(embeddings={"en": 0, "de": 1})
     check(
         [
             (r"file\.jsonl: some words have no label", partial(encode, BIO, strange, training=True)),
-            ("special tokens", partial(encode, TEXTS, texts(), max_length=2)),
-            (
-                "language=fr: the encoder has language embeddings",
-                encode,
-                TOKENS,
-                words(language="fr"),
-                told,
-            ),
+            ("fr: the encoder has language embeddings", LanguageInputs(embeddings={"en": 0}).columns, "fr"),
             ("the model has maps for", LanguageInputs(maps={"en": 0}).columns, "fr"),
             ("sentence 1: the label 'NOUN' is in no scheme", count_spans, [["O"], ["NOUN"]], [["O"], ["O"]]),
             ("span_f1 needs BIO labels, or tags", TokenTask, LabelSet(("O", "Z-X")), "span_f1"),
@@ -297,6 +289,5 @@ def test_bad_models(bases, tmp_path):
             ("whose head does not fit this task", load_task_model, headed, SequenceTask(LABELS)),
             ("has a task head, but a tagger needs an encoder alone", load_tagger, unlabelled, BIO),
             ("head=linear .*BiLSTMCRFForTokenClassification", train),
-            ("head=crf: choose one of linear, tagger", partial(config, head="crf")),
         ]
     )

@@ -33,8 +33,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from hf_xalign.cache import write_text
-from hf_xalign.recipes.parts.arguments import DataArguments
-from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
+from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = {

@@ -174,17 +174,22 @@ def imported(cls: type | str) -> type:
     return getattr(importlib.import_module(module), name)
 
 
-def parse_command(cls: type, words: Sequence[str], *, prog: str, description: str, epilog: str = "") -> Any:
+def parse_command(cls: type, words: Sequence[str], *, prog: str, description: str) -> Any:
     """Return the options of a command of `hf-xalign`."""
-    parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
-    options, extra = parser.parse_options(words)
-    if extra:
-        hint = suggestion(extra[0].partition("=")[0], [f"--{field.name}" for field in dataclasses.fields(cls)])
-        parser.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
+    command, others = parse_known(cls, words, prog=prog, description=description)
+    if others:
+        hint = suggestion(others[0].partition("=")[0], [f"--{field.name}" for field in dataclasses.fields(cls)])
+        raise InputError(f"unrecognized arguments: {' '.join(others)}{hint} ({prog} --help lists all options)")
+    return command
+
+
+def parse_known(cls: type, words: Sequence[str], **help_texts: str) -> tuple[Any, list[str]]:
+    """Return the options of a command, and the words that are no options of it, in their order."""
+    options, others = _Parser([cls], False, **help_texts).parse_options(words)
     hints = _hints(cls)
     command = cls(**{name: _option_value(name, words, hints[name]) for name, words in options.items()})
     checks.check(command)
-    return command
+    return command, others
 
 
 def list_options(dataclass_types: Sequence[type]) -> str:

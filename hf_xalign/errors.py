@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from json import JSONDecodeError
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, quota, largest file
 # Writers in C++ and Rust (torch, safetensors, tokenizers) give no error number.
@@ -63,17 +62,7 @@ def content_errors(path: str | os.PathLike, fault: str, remedy: str = "") -> Ite
             raise
         raise InputError(f"{path}: {error}") from error
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, SyntaxError, TypeError, ValueError) as error:
-        match error:
-            case JSONDecodeError():
-                reason = f"at line {error.lineno}, column {error.colno}"
-            case UnicodeDecodeError():
-                reason = f"byte {error.start} is not {error.encoding.upper()}"
-            case RecursionError():
-                reason = "nested too deeply"
-            case ValueError():
-                reason = str(error)
-            case _:
-                reason = f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: {fault} ({reason}). {remedy}".strip()) from error
 
 

@@ -142,7 +142,7 @@ def drift_lines(record: Record) -> list[str]:
 
 
 def format_table(record: Record) -> str:
-    """Format a record for the terminal: the headline scores, the pivot's drift, the costs, and the saved files."""
+    """Format a record for the terminal: headline scores, the pivot's drift, costs, saved files and intervals."""
     rows = headline_rows(record)
     columns = score_columns(record)
     lines = [table([columns, *rows], len(columns) - 2) if rows else "no scores were computed"]
@@ -159,6 +159,9 @@ def format_table(record: Record) -> str:
         longest = max(map(len, saved)) + 2
         several = ",\n" + " " * longest
         lines += ["", *(f"{label + ':':<{longest}}{path.replace(', ', several)}" for label, path in saved.items())]
+    if intervals := interval_rows(record):
+        lines += ["", "95% intervals by the bootstrap over source words, before and after"]
+        lines += [f"{language}  {metric}: {before}, {after}" for language, metric, before, after in intervals]
     return "\n".join(lines)
 
 

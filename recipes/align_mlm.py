@@ -19,8 +19,8 @@ reproduce align_mlm_small` runs all objectives and derived languages and prints 
 from __future__ import annotations
 
 from hf_xalign.config import CommandLine, parse
+from hf_xalign.recipes.parts.arguments import PretrainingArguments
 from hf_xalign.recipes.parts.command import run
-from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 
 # As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")

@@ -37,7 +37,6 @@ _LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "−": "$-$",
     "±": r"$\pm$",
 }
-_MARKDOWN = {character: f"\\{character}" for character in r"\`*_[]|~$"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 @dataclass
@@ -86,13 +85,13 @@ def main(argv: list[str] | None = None) -> None:
 
 def as_markdown(comparison: Comparison) -> str:
     """Return both tables and the notes as Markdown."""
-    escape = methodcaller("translate", str.maketrans(_MARKDOWN))
+    from hf_xalign.model_cards.markdown import table, text
+
     blocks = []
-    for rows in comparison.tables():
-        lines = ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
-        lines.insert(1, "| --- |" + " ---: |" * (len(rows[0]) - 1))
-        blocks.append("\n".join(lines))
-    return "\n\n".join([*blocks, *map(escape, comparison.notes())])
+    for head, *rows in comparison.tables():
+        cells = [list(map(text, row)) for row in rows]
+        blocks.append(table(list(map(text, head)), cells, numbers=len(head) - 1))
+    return "\n\n".join([*blocks, *map(text, comparison.notes())])
 
 
 def as_latex(comparison: Comparison) -> str:

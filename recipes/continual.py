@@ -11,8 +11,8 @@ encoder before any alignment, which pivot words stay close to. Everything else w
 from __future__ import annotations
 
 from hf_xalign.config import CommandLine, parse
+from hf_xalign.recipes.parts.arguments import ContinualArguments
 from hf_xalign.recipes.parts.command import run
-from hf_xalign.recipes.parts.task_arguments import ContinualArguments
 
 # As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")

@@ -22,8 +22,8 @@ keeps the model with its card. A finished seed is not run again. Prints a table 
 from __future__ import annotations
 
 from hf_xalign.config import CommandLine, parse
+from hf_xalign.recipes.parts.arguments import FinetuneArguments
 from hf_xalign.recipes.parts.command import run
-from hf_xalign.recipes.parts.task_arguments import FinetuneArguments
 
 # As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")

@@ -30,15 +30,11 @@ after, and where everything was saved: the maps (`maps/de-en.safetensors`, for `
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.errors import InputError
+from hf_xalign.recipes.parts.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.command import run, settle_cpu
-from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
-
-if TYPE_CHECKING:
-    from hf_xalign.trainers import MappingTrainer
 
 ARGUMENTS = (MappingText, MappingArguments)
 WHEN_INTERRUPTED = "nothing was saved; the same command reuses the anchors made so far"
@@ -57,7 +53,12 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
 
     from hf_xalign.modeling.loading import choose_device
     from hf_xalign.recipes.parts.mapping_data import load_mapping
-    from hf_xalign.trainers.mapping import take_folder
+    from hf_xalign.recipes.parts.run import print_seeds
+    from hf_xalign.tables import format_table
+    from hf_xalign.trainers.mapping import MappingTrainer, take_folder
+
+    def show(trainer: MappingTrainer) -> None:
+        print("\n" + format_table(trainer.record))
 
     settle_cpu(choose_device(args.device).type)
     if not data.dry_run:
@@ -66,32 +67,14 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     if data.dry_run:
         print("dry run: nothing was learnt or saved")
     elif data.seeds:
-        run_seeds(trainer, data, args)
+        trainer.prepare()  # the vectors of one pass are those of each seed
+        about = trainer.about_scores()
+        about["settings"]["drawn_by"] = args.seed
+        print_seeds(trainer.seeded, args, data.seeds, about=lambda seed: {**about, "seed": seed}, after=show)
     else:
         trainer.train()
         trainer.save_model(vectors_format=args.vectors_format)
-        print_scores(trainer)
-
-
-def run_seeds(trainer: MappingTrainer, data: MappingText, args: MappingArguments) -> None:
-    """Learn the maps under each seed, from the vectors of one pass."""
-    from hf_xalign.recipes.parts.run import print_seeds
-
-    trainer.prepare()
-    about = trainer.about_scores()
-    about["settings"]["drawn_by"] = args.seed
-    print_seeds(trainer.seeded, args, data.seeds, about=lambda seed: {**about, "seed": seed}, after=print_scores)
-
-
-def print_scores(trainer: MappingTrainer) -> None:
-    """Print the scores before and after."""
-    from hf_xalign.tables import format_table, interval_rows
-
-    print("\n" + format_table(trainer.record))
-    if rows := interval_rows(trainer.record):
-        print("\n95% intervals by the bootstrap over source words, before and after")
-        for language, metric, before, after in rows:
-            print(f"{language}  {metric}: {before}, {after}")
+        show(trainer)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@ from hf_xalign.prepare.rules import Limits
 from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.distances import DistanceArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
-from hf_xalign.recipes.parts.arguments import DataArguments
-from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
-from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
+from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments, PretrainingArguments
 from hf_xalign.trainers import AlignMLMConfig, ContinualConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
 
 # Classes, and those of the same command whose fields their rules may name.

@@ -24,11 +24,11 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1583, 22),
-    "core": (2812, 53),
+    "cli": (1569, 22),
+    "core": (2809, 54),
     "data": (6992, 126),
     "evaluation": (1986, 17),
-    "explore": (325, 3),
+    "explore": (297, 3),
     "hub": (382, 11),
     "links": (1725, 26),
     "mapping": (1552, 20),
@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (4785, 75),
     "objectives": (1237, 12),
     "prepare": (974, 3),
-    "recipes": (2569, 31),
+    "recipes": (2516, 31),
     "report": (448, 2),
     "search": (613, 5),
     "statistics": (728, 10),

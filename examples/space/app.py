@@ -5,8 +5,8 @@ import os
 import gradio
 
 from hf_xalign.evaluation.similarity import word_similarity
-from hf_xalign.explore.page import matrix
 from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.report.charts import render
 
 ENCODERS = {
     "Before": load_encoder(os.environ.get("BASE", "builtin")),
@@ -21,11 +21,10 @@ EXAMPLES = [
 
 def compare(source: str, source_lang: str, target: str, target_lang: str) -> str:
     """Return a table of cosines for each encoder."""
-    tables = ""
+    found = {}
     for title, encoder in ENCODERS.items():
-        found = word_similarity(*encoder, source, target, source_lang=source_lang, target_lang=target_lang)
-        tables += f"<h3>{title}</h3>{matrix(found)}"
-    return tables
+        found[title] = word_similarity(*encoder, source, target, source_lang=source_lang, target_lang=target_lang)
+    return render("found.html", found=found)
 
 
 sentences = [

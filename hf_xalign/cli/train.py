@@ -82,22 +82,8 @@ def _help_texts(method: str) -> dict[str, str]:
 def launch(method: str, words: Sequence[str], **help_texts: str) -> int:
     """Parse the launcher's options, run a recipe by the other words, and return its exit status."""
     end = words.index("--") if "--" in words else len(words)
-    own, passed = _split_options(words[:end])
-    args = config.parse_command(Arguments, [*own, *({"-h", "--help"} & set(words[:end]))], **help_texts)
+    args, passed = config.parse_known(Arguments, words[:end], **help_texts)
     return start(method, [*passed, *words[end + 1 :]], args.processes, args.accelerate_config)
-
-
-def _split_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words of the launcher's options, each with its values, and the other words; both in order."""
-    own: list[str] = []
-    others: list[str] = []
-    group = others
-    for word in words:
-        if word.startswith("--"):
-            name = word[2:].partition("=")[0].replace("-", "_")
-            group = own if name in Arguments.__dataclass_fields__ else others
-        group.append(word)
-    return own, others
 
 
 def start(method: str, words: Sequence[str], processes: int | None, accelerate_config: str | None) -> int:

@@ -14,35 +14,11 @@ from hf_xalign.checks import require
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.similarity import WordSimilarity
 from hf_xalign.explore.held_out import Found, HeldOut
+from hf_xalign.report.charts import render
 
 if TYPE_CHECKING:
     from gradio import Blocks
     from gradio.components import Component
-
-
-def matrix(similarity: WordSimilarity) -> Markup:
-    """Return a table of cosines; the color is what a row's word chooses, a frame words that choose each other."""
-    back = WordSimilarity(similarity.target_words, similarity.source_words, similarity.values.T).nearest()
-    head = Markup("").join(map(Markup("<th>{}</th>").format, similarity.target_words))
-    rows = [Markup("<tr><td></td>{}</tr>").format(head)]
-    choices = similarity.choices()
-    for i, (word, nearest) in enumerate(zip(similarity.source_words, similarity.nearest(), strict=True)):
-        cells = []
-        for j, (value, share) in enumerate(zip(similarity.values[i], choices[i], strict=True)):
-            border = "2px solid #D55E00" if j == nearest and back[j] == i else "2px solid transparent"
-            # The share of a word without a vector is NaN, which differs from itself.
-            color = f"rgba(0, 114, 178, {share:.2f})" if share == share else "none"
-            cells.append(Markup('<td style="background: {}; border: {}">{:.2f}</td>').format(color, border, value))
-        rows.append(Markup("<tr><th>{}</th>{}</tr>").format(word, Markup("").join(cells)))
-    return Markup('<div style="overflow-x: auto"><table>{}</table></div>').format(Markup("").join(rows))
-
-
-def _lists(found: Mapping[str, Found]) -> Markup:
-    lists = []
-    for code, entries in found.items():
-        items = (Markup('<li dir="auto">{} <small>{:.2f}</small></li>').format(*entry) for entry in entries)
-        lists.append(Markup("<h4>{}</h4><ol>{}</ol>").format(code, Markup("").join(items)))
-    return Markup("").join(lists)
 
 
 def typed(text: str) -> str:
@@ -58,16 +34,12 @@ def draw(stages: Mapping[str, HeldOut], find: Callable[..., WordSimilarity | dic
     `find` is a method of [`HeldOut`]. What was typed is escaped. What cannot be shown, such as an empty sentence, is a
     line that says why.
     """
-    parts = []
     try:
         given = list(map(typed, texts))
-        for title, stage in stages.items():
-            found = find(stage, *given)
-            shown = matrix(found) if isinstance(found, WordSimilarity) else _lists(found)
-            parts.append(Markup("<h3>{}</h3>{}").format(title, shown))
+        found = {title: find(stage, *given) for title, stage in stages.items()}
     except InputError as error:
         return str(Markup("<p><b>{}</b></p>").format(error))
-    return str(Markup("").join(parts))
+    return render("found.html", found=found)
 
 
 def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: str) -> Blocks:

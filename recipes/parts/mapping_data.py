@@ -19,7 +19,7 @@ from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.mapping.word2vec import read_word2vec
-from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
+from hf_xalign.recipes.parts.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.parallel import read_linking, read_text
 from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.mapping import HELD_OUT, VECTORS, MappingTrainer, open_encoder

@@ -18,8 +18,7 @@ from hf_xalign.evaluation.scores import Protocol, read_protocols
 from hf_xalign.links.frozen import read_links
 from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.loading import load_tokenizer
-from hf_xalign.recipes.parts.arguments import DataArguments, TextArguments
-from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
+from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments, TextArguments
 from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.record import EVAL_LINKS, Record
 from hf_xalign.trainers.base.probes import Probe, probe_entries, read_probes

@@ -30,7 +30,7 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.pretrained import load_tokenizer
-from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, NEW, PretrainingArguments
+from hf_xalign.recipes.parts.arguments import DERIVED_FILE, NEW, PretrainingArguments
 from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.record import Record
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig

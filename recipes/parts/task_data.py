@@ -18,9 +18,8 @@ from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.load import load_parallel, sources
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_tokenizer
-from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
+from hf_xalign.recipes.parts.arguments import DERIVED_FILE, ContinualArguments, FinetuneArguments, TaskArguments
 from hf_xalign.recipes.parts.run import RunText
-from hf_xalign.recipes.parts.task_arguments import ContinualArguments, FinetuneArguments, TaskArguments
 from hf_xalign.record import Record
 from hf_xalign.tasks import Examples, TaggingTask, Task, by_language, find_task, load_tagger, load_task_model
 from hf_xalign.tasks.crossing import code_switch, derive_examples, read_crossed

@@ -7,9 +7,7 @@ from hf_xalign.config import non_default_fields, parse
 from hf_xalign.recipes import finetune
 from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
-from hf_xalign.recipes.parts.arguments import DataArguments
-from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
-from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
+from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments, PretrainingArguments
 from hf_xalign.trainers import AlignMLMConfig, ContinualConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
 
 PATHS = sorted((Path(hf_xalign.recipes.__file__).parent / "configs").glob("*.yaml"))

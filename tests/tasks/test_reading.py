@@ -484,7 +484,7 @@ def test_files_and_languages_of_questions(tmp_path):
     check(
         [
             (
-                r"b\.json: not JSON \(at line 2.*call the file",
+                r"b\.json: not JSON \(Extra.*call the file",
                 load,
                 read_questions,
                 "b.json",

@@ -76,6 +76,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     config_class = AlignMLMConfig
     method = "align_mlm"
     scores_ends = False
+    scores_nothing = True
     computes = ("masked", "entries")
     args: AlignMLMConfig
     objective: Objective
@@ -163,10 +164,6 @@ class AlignMLMTrainer(AlignmentTrainer):
         return computed, output
 
     # ---- Scores and checkpoints ----
-
-    def _has_scores(self) -> bool:
-        # A run without held-out text and entries has its record all the same.
-        return True
 
     def text_entries(self) -> Record:
         """Return languages and numbers of rows of the text; the pivot is the first language."""

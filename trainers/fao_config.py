@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check, excludes
-from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.trainers.base.fsdp import wants_sharding
@@ -114,14 +113,6 @@ class FAOConfig(WordAlignmentConfig):
     start_share: float = by_preset(
         "Share of the weights before training in an average with the final weights.", "Model", least=0, most=1
     )
-
-    def check_settings(self) -> None:
-        """Raise an InputError for settings that cannot be trained together."""
-        super().check_settings()
-        if any(term.one_layer for term in self.terms()) and len(self.layers or []) != 1:
-            raise InputError(
-                "objective=infonce, sentence_weight, similarity_weight: a contrast compares one layer. Give one layer."
-            )
 
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings cannot train."""

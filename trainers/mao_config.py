@@ -36,6 +36,7 @@ _KINDS: dict[str, type[PeftConfig]] = {
 _OURS = needs("another PEFT method is set by peft_options", peft_type="xalign")
 _ALL = ("all", "all_specials")
 _CACHED = "this run has no cache"
+_INSIDE = "a module inside the encoder would encode two sentences for each link; use preset=adapter or batch_of=pairs"
 
 
 def _variant(module: Preset, batch: int, rate: float, epochs: float = 1.0) -> Preset:
@@ -143,6 +144,7 @@ class MAOConfig(WordAlignmentConfig):
         "Draw sentence pairs, or links of the whole corpus.",
         "Data",
         rules=[
+            needs(_INSIDE, when="links", peft_type="xalign", adapters="none"),
             needs("a batch has single words", when="links", linked_tokens="words"),
             excludes("a batch has single words", "links", regularizer_weight=GIVEN, regularized_words=_ALL),
         ],
@@ -174,11 +176,6 @@ class MAOConfig(WordAlignmentConfig):
             raise InputError(
                 f"peft_type={self.peft_type} adds tokens before a sentence, so its words no longer match the "
                 "links. Use xalign, lora or ia3."
-            )
-        if self.batch_of == "links" and not (self.own_module and self.adapters == "none"):
-            raise InputError(
-                "batch_of=links: a module inside the encoder would encode two sentences for each link. Use "
-                "preset=adapter, or batch_of=pairs."
             )
         check_choice(("links", "words", "sum"), reduction=self.reduction)
         self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, cast, get_args
 
 import torch
 from datasets import Dataset
@@ -17,7 +17,6 @@ from peft import PeftModel
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-import hf_xalign
 from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder, inside
 from hf_xalign.checks import check_choice
 from hf_xalign.data.arrow import count_languages
@@ -41,12 +40,11 @@ from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import NORMALIZATIONS, vecmap
 from hf_xalign.mapping.word2vec import write_word2vec
-from hf_xalign.modeling.loading import choose_device, load_tokenizer
+from hf_xalign.modeling.loading import choose_device, encoder_of, load, load_tokenizer
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.linear import map_adapter
-from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import Record, phase, start_record
 from hf_xalign.score import Score
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
@@ -691,17 +689,16 @@ def open_encoder(
 ) -> Encoder:
     """Return an encoder, with its adapter if it has one, and its tokenizer; of a task model, take the encoder."""
     if isinstance(model, str):
-        opened: Any = hf_xalign.load(model, revision=revision, dtype=torch.float32)
         tokenizer = tokenizer or load_tokenizer(model, revision=revision)
+        encoder = encoder_of(load(model, revision=revision))
     else:
         opened, tokenizer = open_model(model, tokenizer)
-    inner = base_of(opened)
-    if backbone_of(inner) is not inner:
-        opened = backbone_of(inner)
+        encoder = encoder_of(opened)
     # Both raise for what they cannot use: an unknown layer, a slow tokenizer.
-    layer_index(args.layers, opened.config.num_hidden_layers)
+    layer_index(args.layers, encoder.config.num_hidden_layers)
     word_tokenizer(tokenizer)
-    return opened.to(choose_device(args.device)).eval(), tokenizer
+    cast(nn.Module, encoder).to(choose_device(args.device))
+    return encoder.eval(), tokenizer
 
 
 def _is_held_out(word: str) -> bool:

@@ -128,7 +128,8 @@ class TaskTrainer(AlignmentTrainer):
         for language, part in (self.eval_dataset or {}).items():
             self._encoded[language] = (part, self._encode(part))
         self.train_languages = sorted(train_dataset.unique("source_lang"))
-        if (args.chooses or args.metric_for_best_model == self.args.headline) and not self._selecting(self._encoded):
+        chooses = args.load_best_model_at_end or args.metric_for_best_model == args.headline
+        if chooses and not self._selecting(self._encoded):
             trained = " or ".join(self.train_languages)
             raise InputError(
                 f"early_stopping_patience, load_best_model_at_end: there is no evaluation text in {trained}, the "
@@ -246,9 +247,6 @@ class TaskTrainer(AlignmentTrainer):
         end = f"; {final_weights(self.args.start_share)}" if self.args.keep_aligned else ""
         return super().formula() + fitted + end
 
-    def _has_scores(self) -> bool:
-        return bool(self.eval_dataset)
-
     def _texts(self) -> tuple[list[Examples], list[str], dict[str, Examples], list[str]]:
         """Return training text (none if it was given encoded), its languages, scored text, and its other languages."""
         texts = [] if isinstance(self._given, Dataset) else list(self._given or ())
@@ -299,7 +297,7 @@ class TaskTrainer(AlignmentTrainer):
     def _task_entry(self) -> dict[str, object]:
         args, (texts, trained, held_out, scored) = self.args, self._texts()
         selection, chosen = None, dict[str, Examples]()
-        if args.chooses:
+        if args.load_best_model_at_end:
             fingerprints = {part.fingerprint for part in held_out.values()}
             source, encoded = args.selection == "source", self._encoded.items()
             chosen = {language: part for language, (part, _) in encoded if (language in trained) == source}

@@ -123,11 +123,6 @@ class TaskConfig(AlignmentConfig):
         self.preset = self.preset or ("rotate" if self.head == "tagger" else "default")
         super().__post_init__()
 
-    @property
-    def chooses(self) -> bool:
-        """True if the run keeps the checkpoint with the best score."""
-        return self.load_best_model_at_end or self.early_stopping_patience is not None
-
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         """Yield what is wrong with a model or a tokenizer that these settings cannot train."""
         if (self.head == "tagger") != isinstance(model, BiLSTMCRFForTokenClassification):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Literal, NoReturn, get_args
+from typing import Any, ClassVar, Literal, NoReturn
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from torch import nn
 from hf_xalign.checks import check
 from hf_xalign.data.batches.pairs import RegularizedWords, Side
 from hf_xalign.distributed import process_count, whole_loss
-from hf_xalign.errors import InputError, suggestion
+from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast import KeyQueue
 
 Read = Literal[
@@ -220,9 +220,6 @@ class Objective(Sequence[Term]):
                 raise InputError(
                     f"objective: {term.name} has weight {term.weight}. Give it a positive weight, or remove the term."
                 )
-            if unknown := sorted(term.needs - set(get_args(Read))):
-                hint = suggestion(unknown[0], get_args(Read)) or f": choose from {', '.join(get_args(Read))}"
-                raise InputError(f"objective: {term.name} reads {unknown[0]}, which no trainer computes{hint}")
         names = [term.name for term in self._terms]
         if double := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(f"objective: two terms are called {double[0]}. Give one of the classes another `name`.")

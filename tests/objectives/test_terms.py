@@ -151,7 +151,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
         "words has weight 0": [AllWords(weight=0)],
         "words has weight nan": [AllWords(weight=float("nan"))],
         r"two terms are called align. Give one of the classes another": [WordDistance(), Nameless()],
-        "reads word, which no trainer computes; did you mean 'words'": [Unknown()],
         "f0 of different words": [KeepPivot(), WordDistance(target="frozen", side="source")],
     }
     for message, terms in refused.items():
@@ -173,6 +172,8 @@ def test_what_does_not_fit_is_refused(tmp_path):
     trainers = {
         r"regularizer_weight=3\.0: objective= defines the loss": ([AllWords()], {"regularizer_weight": 3.0}),
         "WordContrast compares vectors of one layer": ([WordContrast(layers=[1, 2])], {}),
+        "WordContrast compares vectors of one layer: give one": (None, {"layers": [1, 2]}),
+        "words reads word, which FAOTrainer does not compute. Use links, words": ([Unknown()], {}),
         "layers .9.: the encoder has layers 0": ([WordDistance(layers=[9])], {}),
     }
     for message, (objective, settings) in trainers.items():

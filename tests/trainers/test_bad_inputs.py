@@ -83,8 +83,6 @@ def test_settings_of_fao(tmp_path, monkeypatch):
     refused = partial(assert_each_refused, partial(fao.config, tmp_path))
     refused(
         {
-            "one layer": {"objective": "infonce", "layers": [-2, -1]},
-            "similarity_weight: a contrast compares one layer": {"sentence_weight": 1.0, "layers": [-2, -1]},
             "objective=none .*another term must align": {"objective": "none"},
             "without links no word is": {"objective": "none", "sentence_weight": 1.0, "regularized_words": "linked"},
             "that draws every row": {"language_sampling": "temperature", "train_sampling_strategy": "sequential"},

@@ -32,6 +32,8 @@ class ScoringTrainer(SavingTrainer):
 
     # True if a run scores the model before training.
     scores_start: ClassVar[bool] = True
+    # True if a run without evaluation text has a record.
+    scores_nothing: ClassVar[bool] = False
     # Terms of the loss, for methods whose loss is a list of them.
     objective: Objective | None = None
     # Term of the loss that grows by design, so that its growth is not a sign of divergence.
@@ -120,9 +122,6 @@ class ScoringTrainer(SavingTrainer):
     def formula(self) -> str:
         """Return the objective as plain text."""
         return self.args.formula(self.objective)
-
-    def _has_scores(self) -> bool:
-        return self.eval_dataset is not None
 
     def text_entries(self) -> Record:
         """Return languages, pivot and text entries as arguments of [`~hf_xalign.record.start_record`]."""

@@ -55,6 +55,7 @@ SCORED = needs(_WHY, eval_strategy=_SCORES)
 # Rules of the fields that transformers defines.
 RULES: dict[str, Rule] = {
     "load_best_model_at_end": SCORED,
+    "max_steps": excludes("give at least 1, or leave it out and set num_train_epochs", when=0),
     "save_strategy": needs(_WHY, when="best", eval_strategy=_SCORES),
     "lr_scheduler_type": needs(_WHY, when=BY_SCORE, eval_strategy=_SCORES),
 }
@@ -239,8 +240,6 @@ class AlignmentConfig(TrainingArguments):
             self.dataloader_pin_memory = False
             # transformers needs it for bf16 without a GPU.
             self.use_cpu = True
-        if not self.max_steps:
-            raise InputError("max_steps=0: give at least 1, or leave it out and set num_train_epochs")
         with explained("transformers refuses these settings", ValueError):
             super().__post_init__()
         check_resolved(self)

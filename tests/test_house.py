@@ -31,7 +31,7 @@ CAPS = {
     "explore": (297, 3),
     "hub": (382, 11),
     "links": (1725, 26),
-    "mapping": (1552, 20),
+    "mapping": (1552, 18),
     "metrics": (488, 2),
     "model_cards": (626, 0),
     "modeling": (4785, 75),

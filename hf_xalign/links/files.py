@@ -18,7 +18,7 @@ _TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")  # Pharaoh format
 # Gold links are sure (`3-4`, TALP's `3s4`) or possible (`3p4`, `3?4`).
 _GOLD_TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
 # A line of the NAACL 2003 shared task: sentence, source and target position, sure or possible, confidence.
-_NAACL = regex.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SP]))?(?:\s+[0-9.]+)?\s*")
+_NAACL = regex.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SPsp?]))?(?:\s+[0-9.]+)?\s*")
 # So many linked rows without one link to a first word are no accident: the file counts from 1.
 _ENOUGH = 100
 _FROM_ONE = "counts words from 1: no link names word 0. Subtract 1 from all numbers, so that it counts from 0."
@@ -119,7 +119,7 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
         if i - base >= words[row - 1][0] or j - base >= words[row - 1][1]:
             raise InputError(
                 f"{path}, sentence pair {row}: link {i}-{j} is out of range: the sides have {words[row - 1][0]} and "
-                f"{words[row - 1][1]} words, counted from {base}. Check that the text is split into the gold's words."
+                f"{words[row - 1][1]} words, counted from {base}. Check that the gold has these words, source first."
             )
         side = gold.possible if mark in "pP?" else gold.sure
         side[row - 1].append((i - base, j - base))

@@ -1,7 +1,7 @@
 """Read and write word vectors in the formats of word2vec, fastText, MUSE and VecMap.
 
-Text files have a first line `N D`, then lines of a word and D numbers. Binary files (`.bin`) have the same first line,
-then for each word its UTF-8 bytes, a blank and D little-endian float32.
+Text files have a first line `N D`, then lines of a word and D numbers. Binary files have the same first line, then for
+each word its UTF-8 bytes, a blank and D little-endian float32.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import logging
 import os
+import re
 from collections.abc import Iterator
 from itertools import chain, compress, islice
 from pathlib import Path
@@ -22,7 +23,7 @@ import torch
 
 from hf_xalign.cache import replacing
 from hf_xalign.checks import check_range
-from hf_xalign.data.readers.files import file_format, open_bytes, read_lines
+from hf_xalign.data.readers.files import open_bytes, read_lines
 from hf_xalign.data.words import clean_text
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors import Anchors
@@ -30,7 +31,7 @@ from hf_xalign.mapping.anchors import Anchors
 logger = logging.getLogger(__name__)
 
 _ROWS = 2_000  # rows of text in memory at a time
-_MOST_DIMENSIONS, _LONGEST_WORD = 100_000, 10_000  # files beyond these limits are of another kind
+_LONGEST_WORD = 10_000  # a file with a longer one is of another kind
 # No published vector is longer. A value beyond it is read from the wrong bytes.
 _LARGEST = 1e10
 _BLANK = (
@@ -38,6 +39,7 @@ _BLANK = (
     "by _ in gensim, or copy the file again."
 )
 _FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # first bytes of a fastText model
+_NO_TEXT = re.compile(rb"[\0-\x08\x0e-\x1f]")
 
 
 class _Block(NamedTuple):
@@ -81,20 +83,19 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
 
 
 def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: int | None = None) -> Anchors:
-    """Read word vectors from a text file, with or without (GloVe) a first line `N D`, or from word2vec's `.bin`.
+    """Read word vectors from text, with or without (GloVe) a first line `N D`, or from word2vec's binary file.
 
     Words are NFC-normalized. Of a repeated word, the first row is used. A row with a wrong number of fields, a field
     that is not a finite number, or bytes that are not UTF-8 is left out. The log says how many rows of both kinds
     there are, and names the first bad one. The anchors have one layer, -1, and counts of 0.
 
     Args:
-        path: file with single spaces between fields, or `.bin`; a path that ends in `.gz` is decompressed.
+        path: file with a space or tab between fields, or a binary file; both may be compressed (gzip, bzip2, xz).
         lang: language code of the words.
         limit: number of words to read, from the first row on; by default all.
 
     Raises:
-        InputError: `limit` is below 1, or the file cannot be read, has no good row, or ends before the number of rows
-            in its first line.
+        InputError: `limit` is below 1, or the file cannot be read, has no good row, or has fewer than it says.
 
     Example:
         >>> import tempfile
@@ -114,7 +115,8 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
     good_rows: list[np.ndarray] = []
     good = 0
     faults: list[str] = []
-    for block in _read_binary(path) if file_format(path) == ".bin" else _read_text(path):
+    header = _binary_header(path)
+    for block in _read_binary(path, *header) if header else _read_text(path):
         new = [words.setdefault(word, good + k) == good + k for k, word in enumerate(block.words)]
         good_rows.append(block.vectors[new])
         good += len(block.words)
@@ -146,10 +148,7 @@ def _read_text(path: Path) -> Iterator[_Block]:
     promised, size = _first_line(first) or (None, len(first.split()) - 1)
     if promised is None:
         lines, row = chain([first], lines), 1
-    if not 1 <= size <= _MOST_DIMENSIONS:
-        raise InputError(
-            f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers. Check the file."
-        )
+    size = max(1, size)
     while block := list(islice(lines, _ROWS)):
         yield _parse(block, size, row)
         row += len(block)
@@ -161,14 +160,13 @@ def _parse(lines: list[str], size: int, start: int) -> _Block:
     """Parse rows of `size` numbers; `start` is the number of the first row."""
     words, texts, rows, faults = [], [], [], []
     for row, line in enumerate(lines, start=start):
-        name, _, fields = line.rstrip(" ").partition(" ")
+        name, _, fields = line.replace("\t", " ").rstrip(" ").partition(" ")
         word = clean_text(name)
         if "\ufffd" in word:
             faults.append(f"row {row}: {line[:40]!r} ... is not UTF-8")
         elif not word or not fields or fields.count(" ") != size - 1:
-            count = len(line.rstrip(" ").split(" "))
             faults.append(
-                f"row {row}: {count} fields, {line[:40]!r} ..., not a word and {size} numbers with single spaces"
+                f"row {row}: {len(line.split())} fields, {line!r:.40}..., not a word and {size} numbers, singly spaced"
             )
         else:
             words.append(word)
@@ -193,16 +191,18 @@ def _finite(words: list[str], vectors: np.ndarray, rows: list[int], faults: list
     return _Block(list(compress(words, good.tolist())), vectors[good], faults)
 
 
-def _read_binary(path: Path) -> Iterator[_Block]:
+def _binary_header(path: Path) -> tuple[int, int] | None:
+    """Return N and D of a binary file, and None of text; gensim writes both under any name."""
     with open_bytes(path) as stream:
-        first = stream.readline(100)
-        if first.startswith(_FASTTEXT_MODEL):
-            raise InputError(f"{path} is a fastText model, not word vectors. Use the .vec file of the same download.")
-        promised, size = _first_line(first.decode("ascii", "replace")) or (0, 0)
-        if not 1 <= size <= _MOST_DIMENSIONS:
-            raise InputError(
-                f"{path}: row 1, {first[:40]!r}, is not `N D` as in word2vec's binary files. Check the file."
-            )
+        first, following = stream.readline(100), stream.read(1000)
+    if first.startswith(_FASTTEXT_MODEL):
+        raise InputError(f"{path} is a fastText model, not word vectors. Use the .vec file of the same download.")
+    return _first_line(first.decode("ascii", "replace")) if _NO_TEXT.search(following) else None
+
+
+def _read_binary(path: Path, promised: int, size: int) -> Iterator[_Block]:
+    with open_bytes(path) as stream:
+        stream.readline()
         for start in range(0, promised, _ROWS):
             words, data, rows, faults = [], [], [], []
             for row in range(start + 1, min(start + _ROWS, promised) + 1):

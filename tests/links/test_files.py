@@ -20,6 +20,7 @@ WORDS = [(3, 3), (2, 20)]
         ("1s1 2?2 3s3\n2s20\n", [[(1, 1)], []], 1),
         ("0-0 1p1 2-2\n1-19\n", [[(1, 1)], []], 0),
         ("1 1 1 S\n1 2 2 P\n1 3 3\n\n2 0 1\n0002 2 20 P 0.5\n", [[(1, 1)], [(1, 19)]], 1),
+        ("1 1 1 s\n1 2 2 p\n1 3 3 s\n2 2 20 ?\n", [[(1, 1)], [(1, 19)]], 1),
     ],
 )
 def test_gold_links_of_every_form(content, possible, base, tmp_path):
@@ -36,7 +37,10 @@ def test_gold_links_of_every_form(content, possible, base, tmp_path):
     ("content", "said"),
     [
         ("0-0\n\n\n", "3 sentence pairs, and the text has 2"),
-        ("0-3\n", "sentence pair 1: link 0-3 is out of range: the sides have 3 and 3 words, counted from 0"),
+        (
+            "0-3\n",
+            "sentence pair 1: link 0-3 is out of range: the sides have 3 and 3 words, counted from 0.*source first",
+        ),
         ("1 1 1\n1-1\n", "row 2: '1-1' is not a link. Write 1 14 19 S"),
         ("0-0 a\n", "row 1: 'a' is not a link"),
         ("1p1 2p3\n\n", "has no sure link"),

@@ -320,6 +320,7 @@ def test_reads(tmp_path):
         ("3 1 2 3\nb 4 5 6", ["3", "b"]),
         ("2 3\na\u2028\u0085 1 2 3\nb\xa0c 4 5 6\n", ["a\u2028\u0085", "b\xa0c"]),
         ("2 3\nA\u030a 1 2 3\nb 4 5 6\n", ["Å", "b"]),
+        ("2\t3\nнебо\t1\t2\t3\nрічка\t4 5 6\n", ["небо", "річка"]),
     ]:
         (tmp_path / "v").write_bytes(text.encode())
         found = read_word2vec(tmp_path / "v")
@@ -354,6 +355,15 @@ def test_binary_files_of_word2vec(tmp_path, caplog, monkeypatch, end):
         assert found.vectors[:, 0].tolist() == [[1, 0.5], [0, 2], [5, 6]]
     assert "2 of 6 rows are bad and left out; the first is row 3: not all fields of 'x'" in caplog.text
     assert "1 rows of repeated words are ignored" in caplog.text  # the first row of a word counts
+
+
+def test_the_content_says_whether_a_file_is_binary(tmp_path):
+    rows = [("ziwa", [1.0, 2.0]), ("mlima", [3.0, 4.0])]
+    binary = b"2 2\n" + b"".join(word.encode() + b" " + np.float32(v).tobytes() + b"\n" for word, v in rows)
+    for name, content in (("w2v.model", binary), ("w2v.vec", binary), ("text.bin", b"2 2\nziwa 1 2\nmlima 3 4\n")):
+        (tmp_path / name).write_bytes(content)
+        found = read_word2vec(tmp_path / name)
+        assert found.words == ["ziwa", "mlima"] and found.vectors[:, 0].tolist() == [[1, 2], [3, 4]], name
 
 
 def test_a_word_with_a_blank_in_a_binary_file_is_named(tmp_path):

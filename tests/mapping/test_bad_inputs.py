@@ -135,7 +135,8 @@ def test_word2vec(tmp_path, monkeypatch):
     monkeypatch.setattr(word2vec, "_ROWS", 2)
     texts = (
         ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, but 4 rows"),
-        ("", "row 1, '', is neither"),
+        ("", "no words; row 1: 0 fields, ''"),
+        ("ziwa,1,2\nmlima,3,4\n", "no words; row 1: 1 fields, 'ziwa,1,2'..., not a word and 1 numbers"),
         ("1 2\na 1 x\n", "no words; row 2: not all fields of 'a' are finite"),
     )
     for k, (text, _) in enumerate(texts):
@@ -143,12 +144,14 @@ def test_word2vec(tmp_path, monkeypatch):
     model = (793712314).to_bytes(4, "little")
     for name, content in (("model", model), ("cut", b"2 1\na \0\0\x80?")):
         (tmp_path / f"{name}.bin").write_bytes(content)
+    (tmp_path / "weights.pt").write_bytes(b"PK\x03\x04" + bytes(12) + b"archive/data.pkl" + bytes(9) + b"\x80\x02}q")
     (tmp_path / "latin").write_bytes(b"1 1\n\xe4 1\n")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"1 1\na 1\n")[:-9])
     refused(
         *((partial(read_word2vec, tmp_path / f"v{k}"), rf"/v{k}.*{says}") for k, (_, says) in enumerate(texts)),
         (lambda: read_word2vec(tmp_path / "latin"), "not UTF-8"),
         (lambda: read_word2vec(tmp_path / "model.bin"), "a fastText model, not word vectors"),
+        (lambda: read_word2vec(tmp_path / "weights.pt"), "line 1: binary data, not text"),
         (lambda: read_word2vec(tmp_path / "cut.bin"), "word 2 has no end"),
         (lambda: read_word2vec(tmp_path / "cut.gz"), r"cut\.gz: damaged compressed data"),
         ({"anchors": some_anchors(["a", "a\u2028b"])}, "white space"),

@@ -76,9 +76,9 @@ def read_lines(
             for row, raw in enumerate(_raw_lines(stream), 1):
                 if len(raw) > _LONGEST_LINE:
                     raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is not text")
-                # UTF-16 of English would decode, with NUL in every word.
+                # UTF-16 of English would decode, with NUL in all even places, or in all odd ones.
                 if row == 1 and b"\0" in raw:
-                    if raw[:2] not in (b"\xff\xfe", b"\xfe\xff") and raw.count(0) * 4 < len(raw):
+                    if raw[:2] not in (b"\xff\xfe", b"\xfe\xff") and any(raw[::2]) and any(raw[1:-1:2]):
                         raise InputError(f"{path}, line 1: binary data, not text. Unpack or convert the file.")
                     raise InputError(f"{path}, line 1: UTF-16 or UTF-32, not UTF-8. {_convert('utf-16')}")
                 line = raw.decode(errors=undecodable).rstrip("\r\n")

@@ -63,12 +63,8 @@ class AlignMLMConfig(AlignmentConfig):
         "translations by a dictionary. align_mlm: mlm, and the cosine of a dictionary's input embeddings.",
     )
     alpha: float = by_preset("align_mlm: weight of the cosine term.", least=0)
-    dict_mlm: DictMLM = by_preset(
-        "dict_mlm: input puts translations in masked positions (ALIGN-MLM), label predicts them (Chaudhary et al.)."
-    )
-    translation_probability: float = by_preset(
-        "dict_mlm: probability that a masked token is translated, if it can be.", least=0, most=1
-    )
+    dict_mlm: DictMLM = by_preset("dict_mlm: translations replace masks (input, ALIGN-MLM), or are predicted (label).")
+    translation_probability: float = by_preset("dict_mlm: share of masked tokens to translate.", least=0, most=1)
     alignment_languages: bool = own(
         False,
         "xlm, dict_mlm: add the language embedding to word embeddings for the alignment score, as in ALIGN-MLM's "

@@ -82,9 +82,7 @@ class ContinualConfig(TaskConfig):
     )
     drop_identical: bool = by_preset("Drop links between identical words, where the run links them.", "Sentence pairs")
     draw: Draw = by_preset(DRAW, "Sentence pairs")
-    pairs_per_example: float = own(
-        0.5, "Sentence pairs per example of the task; 0.5 gives 16 for a batch of 32.", above=0
-    )
+    pairs_per_example: float = own(0.5, "Sentence pairs per example of the task; 0.5: 16 for 32 examples.", above=0)
     pairs_dropout: bool = own(True, "Use dropout for the sentence pairs too.")
     layers: list[int] = own([-1], "Aligned layers; -1 is the last.")
     pooling: Pooling = own("mean", "Subwords that make a word's vector: first, last or mean.")

@@ -110,9 +110,7 @@ class FAOConfig(WordAlignmentConfig):
     freeze_embeddings: bool = by_preset("Do not train the word embeddings.", "Model")
     freeze_layers: int = own(0, "Do not train the first n layers and the embeddings.", "Model")
     dropout: bool = by_preset("Use dropout in the tuned model.", "Model")
-    start_share: float = by_preset(
-        "Share of the weights before training in an average with the final weights.", "Model", least=0, most=1
-    )
+    start_share: float = by_preset("Share of weights before training in a final average.", "Model", least=0, most=1)
 
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings cannot train."""

@@ -58,6 +58,7 @@ from hf_xalign.trainers.base.run import (
     given_entries,
     headlines,
     keep_scores,
+    whole_sources,
 )
 from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
 
@@ -185,7 +186,7 @@ class MappingTrainer:
         counts, by, drawn = None, "given", None
         if linking is not None:
             linking = replace(linking, drop_identical=self.args.drop_identical or linking.drop_identical)
-            sources = self.reporting.text.get("data", {}).get("train")
+            sources = self.reporting.text.get("data", {}).get("train") or whole_sources(train)
             train, counts, by = linking.apply(train, sources, model=source[0], tokenizer=source[1])
             drawn = None if linking.max_pairs is None else count_languages(train)
         self.train_dataset, self.eval_dataset = train, held_out

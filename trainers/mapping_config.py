@@ -12,6 +12,7 @@ from hf_xalign.trainers.base.papers import find_paper
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
 # Of files of mapped word vectors.
 VectorsFormat = Literal["safetensors", "vec", "vec.gz"]
+_RCSLS = [needs(method="rcsls")]
 
 
 @dataclass
@@ -52,17 +53,9 @@ class MappingConfig:
         "Map",
         rules=[needs(method="vecmap")],
     )
-    spectral: bool = setting(False, "rcsls: clip the singular values to [0, 1].", "Map", rules=[needs(method="rcsls")])
-    rcsls_epochs: int = setting(
-        10,
-        "rcsls: steps over all pairs (fastText takes one more than --niter).",
-        "Map",
-        least=0,
-        rules=[needs(method="rcsls")],
-    )
-    rcsls_learning_rate: float = setting(
-        1.0, "rcsls: initial learning rate, halved when the loss rises.", "Map", rules=[needs(method="rcsls")]
-    )
+    spectral: bool = setting(False, "rcsls: clip the singular values to [0, 1].", "Map", rules=_RCSLS)
+    rcsls_epochs: int = setting(10, "rcsls: steps over all pairs (fastText: niter + 1).", "Map", least=0, rules=_RCSLS)
+    rcsls_learning_rate: float = setting(1.0, "rcsls: learning rate, halved when the loss rises.", "Map", rules=_RCSLS)
     linear: bool = setting(
         False,
         "rcsls, vecmap: divide by mean lengths, not by each vector's, so that a model can hold the map.",

@@ -91,13 +91,9 @@ class PPAConfig(AlignmentConfig):
     queue_start: QueueStart = by_preset("moco: start the queue empty or with random keys.")
     momentum: float = by_preset("moco: m of the key encoder, theta_k = m theta_k + (1 - m) theta_q.", least=0, most=1)
     same_pair_negatives: bool = by_preset("moco: use earlier keys of the same pair as negatives, as published.")
-    prompt: str | None = own(
-        None, "Text before every sentence, such as 'query: ' of e5; the saved tokenizer keeps it.", "Data"
-    )
+    prompt: str | None = own(None, "Text before each sentence, such as 'query: '; saved with the tokenizer.", "Data")
     mlm_probability: float = own(0.15, "Share of tokens that are masked.", above=0, most=1)
-    head_learning_rate: float = by_preset(
-        "Learning rate of a new MLM head; a pre-trained head has the encoder's.", least=0
-    )
+    head_learning_rate: float = by_preset("Learning rate of a new MLM head; a trained one has the encoder's.", least=0)
     head_warmup_ratio: float = by_preset("Share of the run in which a new MLM head trains alone.", least=0, most=1)
     freeze_embeddings: bool = own(False, "Do not train the word embeddings, which saves time and memory.")
     dropout: bool = own(True, "Use the encoder's dropout during training.")

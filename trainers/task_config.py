@@ -107,9 +107,7 @@ class TaskConfig(AlignmentConfig):
         rules=[needs(keep_aligned=True)],
     )
     dropout: bool = own(True, "Use the model's dropout during training.", "Model")
-    max_length: int | None = own(
-        None, "Maximum tokens per text, or per pair of texts. Default: 128, for questions 384.", "Data", least=3
-    )
+    max_length: int | None = own(None, "Maximum tokens of a text or pair; 128, for questions 384.", "Data", least=3)
     selection: Literal["source", "target"] = own(
         "source",
         "Languages whose text selects the checkpoint (load_best_model_at_end, early_stopping_patience): the training "

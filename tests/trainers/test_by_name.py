@@ -186,6 +186,15 @@ def test_python_says_what_it_reads_and_takes_one_layer_as_a_list(monkeypatch, ca
     assert sum(counts["pairs"] for counts in trainer.link_counts.values()) == 4
 
 
+def test_a_largest_number_of_pairs_is_of_each_source():
+    for language in ("de", "nl"):
+        pairs().select_columns(["source", "target"]).to_json(f"{language}.jsonl")
+    text = hf_xalign.load_parallel(["de=de.jsonl", "nl=nl.jsonl"])
+    args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
+    trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=text, linking=Linking(max_pairs=4))
+    assert {pair: counts["pairs"] for pair, counts in trainer.link_counts.items()} == {"de-en": 4, "nl-en": 4}
+
+
 def test_a_term_that_returns_no_scalar_is_named():
     class Term(WordDistance):
         def __call__(self, vectors):

@@ -291,15 +291,21 @@ class Run:
         trainer.keep_scores(folder)
 
 
+def whole_sources(text: Dataset) -> list[Entry]:
+    """Return what is known of the sources of a text that has all their pairs, else an empty list."""
+    known = sources(text)
+    return known if sum(entry["pairs"] for entry in known) == len(text) else []
+
+
 def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[Entry]:
     """Return the record's entries of a text, of which `pairs` by language are used, by default all."""
-    known, counts = sources(text), count_languages(text) if pairs is None else pairs
+    counts = count_languages(text) if pairs is None else pairs
     # A part of the sources, such as a draw, is not described by their hashes: it is entered by language.
-    if known and sum(entry["pairs"] for entry in known) == sum(counts.values()):
+    if (known := whole_sources(text)) and sum(counts.values()) == len(text):
         return known
     entries = []
     for language, number in sorted(counts.items()):
-        named = [entry for entry in known if entry["language"] in (language, None)]
+        named = [entry for entry in sources(text) if entry["language"] in (language, None)]
         name = ", ".join(entry["source"] for entry in named) or "given in Python"
         entry = named[0] if len(named) == 1 else {"source": name}
         entries.append({**entry, "language": language, "pairs": number, "fingerprint": text._fingerprint})

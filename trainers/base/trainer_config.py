@@ -158,11 +158,7 @@ class AlignmentConfig(TrainingArguments):
 
     output_dir: str = own("trainer_output", "Folder of the run; another run in it is an error.", "Run")
     overwrite_output_dir: bool = own(False, "Delete the checkpoints of another run in output_dir.", "Run")
-    record: bool = own(
-        True,
-        "Score the evaluation set before and after training, and write results.json, pictures and a model card.",
-        "Run",
-    )
+    record: bool = own(True, "Score before and after training, and write results.json, pictures and a card.", "Run")
     early_stopping_patience: int | None = own(
         None,
         "Stop after this many evaluations without a better score, and restore the best checkpoint. eval_strategy and "
@@ -197,9 +193,7 @@ class AlignmentConfig(TrainingArguments):
         "Order of the rows: group_by_length, random or sequential.", "Run"
     )
     remove_unused_columns: bool = own(False, "Must stay false: the collator needs every column.", "Run")
-    ddp_find_unused_parameters: bool | None = own(
-        False, "Not needed, because every step uses all trained parameters.", "Run"
-    )
+    ddp_find_unused_parameters: bool | None = own(False, "Not needed: a step uses all trained parameters.", "Run")
     logging_nan_inf_filter: bool = own(False, "Must stay false: a loss that is not finite stops the run.", "Run")
     preset: str = own("", "Published variant.")
     learning_rate: float = by_preset("Peak learning rate.", "Schedule", least=0)

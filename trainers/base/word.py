@@ -44,7 +44,7 @@ from hf_xalign.record import Record
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.opening import describe_pairs
-from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
+from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences, whole_sources
 from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 
@@ -144,7 +144,8 @@ def link_pairs(
     drop, subwords = linking.drop_identical or args.drop_identical, getattr(args, "subword_links", False)
     linking = replace(linking, drop_identical=drop, subwords=linking.subwords or subwords)
     with args.main_process_first(desc="linking words"):
-        return linking.apply(pairs, trainer.reporting.text.get("data", {}).get(name), **options)
+        entries = trainer.reporting.text.get("data", {}).get(name) or whole_sources(pairs)
+        return linking.apply(pairs, entries, **options)
 
 
 class WordAlignmentTrainer(AlignmentTrainer):

@@ -76,15 +76,9 @@ class WordAlignmentConfig(AlignmentConfig):
         "Vector of the pivot word in the distance: tuned, or frozen (f0).",
         rules=[needs(when="frozen", objective="l2")],
     )
-    regularizer_weight: float = by_preset(
-        "Weight of the distance to f0; 0 with infonce where norm is not relative, unless given.", least=0
-    )
-    interpolation_weight: float = by_preset(
-        "Weight of the distance of each pair's midpoint to its midpoint before training.", least=0
-    )
-    sentence_weight: float = by_preset(
-        "Weight of the contrast of each sentence with the batch's translations.", least=0
-    )
+    regularizer_weight: float = by_preset("Weight of the distance to f0; infonce: 0, unless norm=relative.", least=0)
+    interpolation_weight: float = by_preset("Weight of the distance of midpoints to those before training.", least=0)
+    sentence_weight: float = by_preset("Weight of the contrast of sentences with the batch's translations.", least=0)
     teacher_weight: float = by_preset(
         "Weight of the distance of both sentences of a pair to its pivot sentence in the encoder before training.",
         least=0,
@@ -95,9 +89,7 @@ class WordAlignmentConfig(AlignmentConfig):
         rules=[needs("without it, the teacher is not used", teacher_weight=GIVEN)],
     )
     teacher_pooling: SentencePooling = own("mean", "Pooling of the teacher's tokens.", rules=[needs(teacher=GIVEN)])
-    teacher_prompt: str | None = own(
-        None, "Text before every sentence that the teacher reads, such as 'query: '.", rules=[needs(teacher=GIVEN)]
-    )
+    teacher_prompt: str | None = own(None, "Text before every sentence of the teacher.", rules=[needs(teacher=GIVEN)])
     similarity_weight: float = by_preset(
         "Weight of the change of the similarities between the batch's pivot sentences, and between its pivot words.",
         least=0,
@@ -126,14 +118,10 @@ class WordAlignmentConfig(AlignmentConfig):
     )
     drop_identical: bool = by_preset("Drop links between identical words, where the run links them.", "Word links")
     max_length: int = own(128, "Maximum tokens per sentence; links of words beyond it are dropped.", "Data", least=3)
-    prompt: str | None = own(
-        None, "Text before every sentence, such as 'query: ' for e5; it is saved with the tokenizer.", "Data"
-    )
+    prompt: str | None = own(None, "Text before each sentence, such as 'query: '; saved with the tokenizer.", "Data")
     draw: Draw = by_preset(DRAW, "Data")
     cache_dir: str | None = own(None, "Folder for cached word vectors. Default: the user's cache.", "Data")
-    ray: str | None = own(
-        None, "Ray cluster that computes cached word vectors: address, auto or local. Default: this process.", "Data"
-    )
+    ray: str | None = own(None, "Ray cluster for cached vectors: address, auto or local. Default: none.", "Data")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -38,7 +38,7 @@ from transformers import set_seed
 from hf_xalign.config import parse
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.links.frozen import make_evaluation_links
-from hf_xalign.modeling.freezing import model_fingerprint, remove_autocast
+from hf_xalign.modeling.freezing import autocast_removed, model_fingerprint
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.command import run, settle_cpu
 from hf_xalign.recipes.parts.parallel import load_word_corpus
@@ -113,12 +113,11 @@ def train(text: Text, options: list[str], encoder: str) -> Run:
         prepared = time.perf_counter()
         trainer.train()
         trained = time.perf_counter()
-    # Without the autocast that training in bf16 leaves around the forward.
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
-    remove_autocast(model)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     text.model = model
-    scores = score(text, word_view=args.top == "transformer")
+    with autocast_removed(model):
+        scores = score(text, word_view=args.top == "transformer")
     for values in scores.values():  # a linear map of a mean is the mean of the linear maps
         values.setdefault("retrieval_words", values["retrieval_mean"])
     text.model = model.unload()

@@ -288,26 +288,20 @@ class HeldOutWords(NamedTuple):
         scores: dict[str, float] = {}
         for protocol in protocols:
             asked = (~self.kinds | torch.tensor([protocol.identical, protocol.specials])).all(1).nonzero().flatten()
-            queried = asked[self.present[asked]]
+            present = self.present[asked]
+            queried = asked[present]
             source, target = project(self.source[queried, layer], self.target[queried, layer])
             words = [list(map(texts.__getitem__, queried.tolist())) for texts in self.words.values()]
             links = torch.arange(len(queried))[:, None].expand(-1, 2)
             check_pool(len(queried), "words")
-            hits, types = word_hits(source, target, links, words, legacy=protocol.legacy, device=device)
-            retrieved = directions("", *hits.T) | directions("type_", *cast(Tensor, types).T)
-            mean, to_pivot, from_pivot = replace(score, protocol=protocol.name).directions()
+            found = word_hits(source, target, links, words, legacy=protocol.legacy, device=device)
+            hits, types = (_with_misses(cast(Tensor, some), present) for some in found)
+            mean = replace(score, protocol=protocol.name)
+            scores |= _shares(mean, hits)
+            scores[replace(mean, pooling=f"{score.pooling}_types").name] = directions("", *types.T)["mean"]
+            scores[mean.pool().name] = float(len(queried))
             if examples is not None:
-                found = _with_misses(hits, self.present[asked])
-                examples[mean.name] = sentence_examples(found, self.sentences[asked], self.texts)
-            # A link without a vector is a miss, so the shares are of all links that count.
-            share = len(queried) / len(asked)
-            scores |= {
-                mean.name: retrieved["mean"] * share,
-                to_pivot.name: retrieved["source_to_target"] * share,
-                from_pivot.name: retrieved["target_to_source"] * share,
-                replace(mean, pooling=f"{score.pooling}_types").name: retrieved["type_mean"] * share,
-                mean.pool().name: float(len(queried)),
-            }
+                examples[mean.name] = sentence_examples(hits, self.sentences[asked], self.texts)
         return scores
 
 
@@ -378,6 +372,13 @@ def _present(source: WordVectors, target: WordVectors, links: torch.Tensor) -> t
     return source.present[links[:, 0]] & target.present[links[:, 1]]
 
 
+def _shares(score: Score, hits: Tensor) -> dict[str, float]:
+    """Return the shares of hits, bool (queries, 2): on average, to the pivot and from it, by the scores' names."""
+    shares = directions("", *hits.T)
+    keys = ("mean", "source_to_target", "target_to_source")
+    return {directed.name: shares[key] for directed, key in zip(score.directions(), keys, strict=True)}
+
+
 def _with_misses(hits: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
     """Return the hits of all links, bool (links, 2), from those of the links with vectors."""
     found = torch.zeros(len(present), 2, dtype=torch.bool)
@@ -410,12 +411,11 @@ def _score_all(
     candidate_rows = [torch.cumsum(words, 0) - 1 for words in pools]
     sides = source.vectors[pools[0], 0], target.vectors[pools[1], 0]
     rows_of_links = torch.stack([rows[links[present, n]] for n, rows in enumerate(candidate_rows)], dim=1)
-    hits, _ = word_hits(*sides, rows_of_links, device=device)
+    hits = _with_misses(word_hits(*sides, rows_of_links, device=device)[0], present)
     if examples is not None:
-        found = _with_misses(hits, present)
-        examples[score.name] = sentence_examples(found, _sentences(source, links), len(source.offsets) - 1)
+        examples[score.name] = sentence_examples(hits, _sentences(source, links), len(source.offsets) - 1)
     return {
-        score.name: directions("", *hits.T)["mean"] * (len(hits) / len(links)),
+        score.name: directions("", *hits.T)["mean"],
         Score("pool", "all").name: (len(sides[0]) + len(sides[1])) / 2,
     }
 
@@ -450,9 +450,6 @@ def sentence_retrieval(
     Returns:
         Fractions in [0, 1]: `source_to_target`, `target_to_source` and their `mean`; `queries`, the number n of
         sentences on each side. Scores fall as n grows.
-
-    Raises:
-        InputError: the numbers of rows differ, or [`~hf_xalign.search.csls.nearest_neighbours`] raises.
 
     Example:
         >>> sentence_retrieval([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [[0.9, 0.1], [0.1, 0.9], [0.7, 0.7]])["mean"]
@@ -523,12 +520,10 @@ def score_sentences(
             source, target = (sides[side][pooling] for side in SIDES)
             check_pool(len(source), f"different sentences in {language}")
             score, hits = Score("sentence", pooling), sentence_hits(source, target, "cosine", device)
-            shares = directions("", *hits.T)
+            language_scores |= _shares(score, hits)
             if examples is not None:
                 scored = sentence_examples(hits, torch.arange(len(hits)), len(hits))
                 examples.setdefault(language, {})[score.name] = scored
-            for directed, key in zip(score.directions(), ("mean", "source_to_target", "target_to_source")):
-                language_scores[directed.name] = shares[key]
         scores[language] = language_scores | {Score("sentence").pool().name: len(source)}
     return scores
 

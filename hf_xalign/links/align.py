@@ -15,8 +15,8 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from importlib.metadata import version
 from itertools import chain, product
 from pathlib import Path
@@ -77,7 +77,7 @@ _CHECKED = 1000  # pairs of a language pair whose words are checked against an e
 VERSION = 5  # raise it when the same call may give other links: cached links are then replaced
 ADDED = Features(dict.fromkeys(WORDS, List(Value("string"))) | {"links": List(List(Value("int32")))})
 _LAYER_PAIRS = 256  # pairs on which the encoder's layer is chosen
-_ORDER, _ORDER_PAIRS = ("order",), 1000  # the task that finds a dictionary's first word, and the pairs it looks at
+_ORDER, _ORDER_PAIRS = "order", 1000  # the task that finds a dictionary's first word, and the pairs it looks at
 _BATCH = 1000  # pairs that are linked at once
 
 Task = tuple[Any, ...]
@@ -141,9 +141,6 @@ def align_words(
     Returns:
         The linked pairs in their order, with `source_words`, `target_words` and `links` (lists of [i, j]).
 
-    Raises:
-        InputError: a column, file, model or segmenter is missing, an option or file is malformed, or there is no link.
-
     Example:
         >>> import pathlib, tempfile
         >>> from datasets import Dataset
@@ -175,11 +172,7 @@ def align_words(
             pairs = dict.fromkeys(counts[0], 0)
             for by_pair, pair in product(counts, pairs):
                 pairs[pair] += by_pair[pair][0]
-            lines = Counter[Path]()
-            for pair, count in pairs.items() if rules.kind == "pharaoh" else ():
-                lines[rules.file(pair)] += count
-            readers = {file: PharaohReader(file, count) for file, count in lines.items()}
-            job = Job(rules, folder, (*text,), (*pairs.items(),), encoder=(model, tokenizer), readers=readers)
+            job = Job(rules, folder, (*text,), (*pairs.items(),), encoder=(model, tokenizer))
             try:
                 for name, task in job.fits().items():
                     job.perform(name, *task)
@@ -268,7 +261,6 @@ def align_shards(
             tuple(files),
             tuple((pair, count) for pair, (count, _) in counts.items()),
             columns=tuple(columns),
-            ways=tuple((way,) for way in statistical.DIRECTIONS),
             encoder=encoder,
         )
         if tokenizer:
@@ -452,9 +444,7 @@ class Job:
         text: datasets, of which the first is linked; or Parquet files with their numbers of rows.
         counts: language pairs to link, with their numbers of sentence pairs.
         columns: columns to read from files.
-        ways: directions that one task fits.
         encoder: the encoder and its tokenizer; or its name and device.
-        readers: readers of Pharaoh files, each at its next line.
     """
 
     rules: Rules
@@ -462,9 +452,15 @@ class Job:
     text: tuple[Any, ...]
     counts: tuple[tuple[Pair, int], ...]
     columns: tuple[str, ...] = ()
-    ways: tuple[tuple[str, ...], ...] = (statistical.DIRECTIONS,)
     encoder: tuple[Any, Any] = (None, None)
-    readers: Mapping[Path, Linker] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def readers(self) -> dict[Path, Linker]:
+        """Readers of Pharaoh files, each at its next line."""
+        lines = Counter[Path]()
+        for pair, count in self.counts if self.rules.kind == "pharaoh" else ():
+            lines[self.rules.file(pair)] += count
+        return {file: PharaohReader(file, count) for file, count in lines.items()}
 
     def finish(
         self, tasks: Mapping[str, Task], desc: str, *, workers: int = 1, ray: str | None = None, gpus: int = 0
@@ -518,8 +514,8 @@ class Job:
             return {_fit_name(pair, _ORDER): (_find_order, pair) for pair, _ in self.counts}
         tasks: dict[str, Task] = {}
         if self.rules.kind in STATISTICAL_ALIGNERS:
-            for (pair, _), ways in product(self.counts, self.ways):
-                tasks[_fit_name(pair, ways)] = _fit, pair, ways
+            for (pair, _), direction in product(self.counts, statistical.DIRECTIONS):
+                tasks[_fit_name(pair, direction)] = _fit, pair, direction
         return tasks
 
     def words(self, pair: Pair | None, size: int) -> Iterator[tuple[list[str], list[str]]]:
@@ -627,24 +623,17 @@ def normalize(batch: pyarrow.RecordBatch) -> pyarrow.Table:
     return table
 
 
-def _fit_name(pair: Pair, ways: tuple[str, ...]) -> str:
-    return f"{'-'.join(pair)} {', '.join(ways)}"
+def _fit_name(pair: Pair, what: str) -> str:
+    return f"{'-'.join(pair)} {what}"
 
 
-def _fit(job: Job, pair: Pair, ways: tuple[str, ...]) -> tuple[dict[str, Any], list[Path]]:
-    desc = None if job.columns else f"{job.rules.kind} {'-'.join(pair)}"
-    models = statistical.fit(
-        job.rules.kind, job.words(pair, job.rules.fit_pairs), ways, seed=job.rules.seed, desc=desc
-    )
-    folders: list[str] = []
-    files: list[Path] = []
-    for model in models:
-        # A new folder for each attempt, because a process of a killed run may still be writing.
-        folder = Path(tempfile.mkdtemp(dir=job.work))
-        statistical.save_model(model, folder)
-        folders.append(folder.name)
-        files += sorted(folder.iterdir())
-    return {"folders": folders}, files
+def _fit(job: Job, pair: Pair, direction: str) -> tuple[dict[str, Any], list[Path]]:
+    rules, desc = job.rules, None if job.columns else f"{job.rules.kind} {'-'.join(pair)}, {direction}"
+    model = statistical.fit(rules.kind, job.words(pair, rules.fit_pairs), direction, seed=rules.seed, desc=desc)
+    # A new folder for each attempt, because a process of a killed run may still be writing.
+    folder = Path(tempfile.mkdtemp(dir=job.work))
+    statistical.save_model(model, folder)
+    return {"folder": folder.name}, sorted(folder.iterdir())
 
 
 def _find_order(job: Job, pair: Pair) -> tuple[dict[str, Any], list[Path]]:
@@ -684,9 +673,9 @@ def make_linker(job: Job, key: Pair | None) -> Linker:
         entries, is_turned = load_dictionary(rules.file(key)), job.mark(_fit_name(key, _ORDER))["turned"]
         return job.dictionary_linker(key, turned(entries) if is_turned else entries)
     models = []
-    for ways in job.ways:
-        for name in job.mark(_fit_name(key, ways))["folders"]:
-            models.append(statistical.load_model(rules.kind, job.work / name))
+    for direction in statistical.DIRECTIONS:
+        folder = job.work / job.mark(_fit_name(key, direction))["folder"]
+        models.append(statistical.load_model(rules.kind, folder))
     return StatisticalLinker(models[0], models[1], rules.symmetrization)
 
 

@@ -106,27 +106,28 @@ class StatisticalLinker:
 def fit(
     aligner: str,
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]],
-    directions: Sequence[str] = DIRECTIONS,
+    direction: str = FORWARD,
     *,
     seed: int = 0,
     desc: str | None = None,
-) -> list[models.AlignmentModel]:
-    """Fit models in the given directions on pairs of source and target words.
+) -> models.AlignmentModel:
+    """Fit the model of one direction on pairs of source and target words.
 
     `fast_align` is from Dyer et al. 2013, `eflomal` from Östling and Tiedemann 2016; only eflomal uses `seed`. Thot
     keeps the pairs in memory. Pairs with an empty side are skipped.
     """
-    chain = _classes(aligner)
-    fitted = [chain[0]() for _ in directions]
-    for source, target in pairs:
-        if source and target:
-            source, target = safe_words(source), safe_words(target)
-            for model, direction in zip(fitted, directions):
-                model.add_sentence_pair(*((source, target) if direction == FORWARD else (target, source)))
+    first, *others = _classes(aligner)
+    model = first()
+    for pair in pairs:
+        if all(pair):
+            sides = list(map(safe_words, pair))
+            model.add_sentence_pair(*(sides if direction == FORWARD else sides[::-1]))
     with one_thread():
-        for number, direction in enumerate(directions):
-            fitted[number] = _train(chain, fitted[number], seed, desc and f"{desc}, {direction}")
-    return fitted
+        _train(model, seed, desc)
+        for model_class in others:
+            model = model_class(model)
+            _train(model, seed, desc)
+    return model
 
 
 def save_model(model: models.AlignmentModel, folder: Path) -> None:
@@ -155,20 +156,15 @@ def _classes(aligner: str) -> list[Any]:
     return [getattr(import_thot().alignment, name) for name in _CHAINS[aligner]]
 
 
-def _train(chain: list[Any], model: Any, seed: int, desc: str | None) -> models.AlignmentModel:
-    """Train the first model of a chain, which holds the sentences, and each later one from the one before."""
-    for position, model_class in enumerate(chain):
-        if position:
-            model = model_class(model)
-        if hasattr(model, "scheduled_iterations"):
-            model.seed, model.deterministic = seed, True
-        model.start_training()
-        # eflomal chooses its own number when it starts.
-        rounds = getattr(model, "scheduled_iterations", _ITERATIONS)
-        for _ in progress(range(rounds), desc=desc):
-            model.train()
-        model.end_training()
-    return model
+def _train(model: Any, seed: int, desc: str | None) -> None:
+    if hasattr(model, "scheduled_iterations"):
+        model.seed, model.deterministic = seed, True
+    model.start_training()
+    # eflomal chooses its own number when it starts.
+    rounds = getattr(model, "scheduled_iterations", _ITERATIONS)
+    for _ in progress(range(rounds), desc=desc):
+        model.train()
+    model.end_training()
 
 
 def one_thread() -> threadpool_limits:

@@ -8,18 +8,16 @@ from collections.abc import Iterator
 from typing import Literal
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import PreTrainedModel
 
-from hf_xalign.cache import replacing
 from hf_xalign.distributed import full_tensor, local_shard, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import SentencePooling, pool_sentences
-from hf_xalign.modeling.tensors import read_tensors
+from hf_xalign.modeling.tensors import read_tensors, write_tensors
 
 Normalize = Literal["before", "after"]
 
@@ -183,11 +181,10 @@ def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
     Parameters that are shared with the query encoder are not written. If the encoder is sharded, all processes must
     call this, and one of them with `write`.
     """
-    tensors = {name: full_tensor(tensor).contiguous() for name, tensor in _kept(momentum, queue).items()}
+    tensors = {name: full_tensor(tensor) for name, tensor in _kept(momentum, queue).items()}
     if write:
-        with replacing(path) as partial:
-            # One key of metadata, because the order of several is random, and equal runs give equal files.
-            save_file(tensors, partial, {"format": _FORMAT})
+        # One key of metadata, because the order of several is random, and equal runs give equal files.
+        write_tensors(path, tensors, {"format": _FORMAT})
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
@@ -56,7 +56,6 @@ class FeaturePlan:
         row_offsets: int64; sentence `s` has the rows `row_offsets[s]` to `row_offsets[s + 1]`.
         token_offsets: int64; sentence `s` has the tokens `token_offsets[s]` to `token_offsets[s + 1]`.
         text: hash of all sentences.
-        words: hash of `stored`.
     """
 
     dataset: Dataset
@@ -67,12 +66,6 @@ class FeaturePlan:
     row_offsets: np.ndarray
     token_offsets: np.ndarray
     text: str
-    words: str
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of the whole cache."""
-        return int(self.row_offsets[-1])
 
     def __len__(self) -> int:
         """Return the number of distinct sentences."""
@@ -100,23 +93,24 @@ class FeaturePlan:
             spans[specials + 1] = np.stack([lengths - 1, lengths], axis=1)
         return ids, spans
 
-    def add_rows(self, sides: Collection[Side]) -> Dataset:
-        """Return the dataset with a column `{side}_rows` for each of these sides: see [`cache_features`]."""
-        if not sides:
-            return self.dataset
-        # Unlike add_column, map leaves the table on disk.
-        return map_rows(
-            self.dataset,
-            partial(
-                _row_columns,
-                {side: self.sentence[side] for side in sides},
-                self.word_offsets,
-                self.stored,
-                self.row_offsets,
-            ),
-            with_indices=True,
-            desc="Indexing word vectors",
-        )
+    def columns(
+        self, sides: Collection[Side], means: CachedVectors | None, batch: dict[str, list], pairs: list[int]
+    ) -> dict[str, Any]:
+        """Return the new columns of a batch of pairs: rows of the words of `sides`, and means of sentences."""
+        columns: dict[str, Any] = {}
+        for side in sides:
+            sentences = self.sentence[side][pairs]
+            first_words, counts = self.word_offsets[sentences], np.diff(self.word_offsets)[sentences]
+            is_stored = self.stored[ranges(first_words, counts)]
+            # A sentence's rows are consecutive: a word's row is the first plus the number of stored words before it.
+            before = np.concatenate([[0], np.cumsum(is_stored)])
+            starts = _offsets(counts)[:-1]
+            rows = np.repeat(self.row_offsets[sentences] - before[starts], counts) + before[:-1]
+            columns[f"{side}_rows"] = np.split(np.where(is_stored, rows, -1), starts[1:])
+        if means is not None:
+            for side, sentence in self.sentence.items():
+                columns[f"{side}_sentence"] = means.read(sentence[pairs]).numpy()
+        return columns
 
 
 def plan_features(
@@ -169,7 +163,6 @@ def plan_features(
         row_offsets=_offsets(np.add.reduceat(stored, word_offsets[:-1], dtype=np.int64)),
         token_offsets=_offsets(tokens[first_pair[order]]),
         text=_hash(distinct),
-        words=_hash(np.packbits(stored)),
     )
 
 
@@ -181,27 +174,6 @@ def _keys(table: pyarrow.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         text = b"%d|" % len(content[0]) + b"".join(array.tobytes() for array in content)
         keys.append(hashlib.blake2b(text, digest_size=16).digest())
     return np.frombuffer(b"".join(keys), dtype="V16"), tokens, words
-
-
-def _row_columns(
-    sentence: dict[Side, np.ndarray],
-    word_offsets: np.ndarray,
-    stored: np.ndarray,
-    row_offsets: np.ndarray,
-    batch: dict[str, list],
-    pairs: list[int],
-) -> dict[str, list[np.ndarray]]:
-    columns = {}
-    for side, sentence_of in sentence.items():
-        sentences = sentence_of[pairs]
-        first_words, counts = word_offsets[sentences], np.diff(word_offsets)[sentences]
-        is_stored = stored[ranges(first_words, counts)]
-        # A sentence's rows are consecutive: a word's row is the first one plus the number of stored words before it.
-        before = np.concatenate([[0], np.cumsum(is_stored)])
-        starts = _offsets(counts)[:-1]
-        rows = np.repeat(row_offsets[sentences] - before[starts], counts) + before[:-1]
-        columns[f"{side}_rows"] = np.split(np.where(is_stored, rows, -1), starts[1:])
-    return columns
 
 
 def _split_lists(flat: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
@@ -227,19 +199,16 @@ def _hash(array: np.ndarray) -> str:
 class FrozenStates:
     """States of every token after the encoder's first `layer` layers, which are frozen, by sentence.
 
-    `keys` uint64 are the sorted hashes of the sentences' token ids, `starts` and `lengths` int64 the places of their
-    tokens in the file, which holds (tokens, dim). `outputs` is the result of [`outputs_of_layers`].
+    `states` float (tokens, dim) are memory-mapped, `keys` uint64 the sorted hashes of the sentences' token ids, and
+    `starts` and `lengths` int64 the places of their tokens. `outputs` is the result of [`outputs_of_layers`].
     """
 
     layer: int
-    path: Path
-    shape: tuple[int, int]
-    dtype: torch.dtype
+    states: np.ndarray
     keys: np.ndarray
     starts: np.ndarray
     lengths: np.ndarray
     outputs: int
-    _map: np.ndarray | None = field(default=None, init=False, repr=False)
 
     def find(self, input_ids: torch.Tensor, inside: torch.Tensor) -> torch.Tensor | None:
         """Return the states of a batch's real tokens, float (tokens, dim), or None if a sentence is not here.
@@ -252,9 +221,7 @@ class FrozenStates:
         places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         if (self.keys[places] != keys).any() or (self.lengths[places] != lengths).any():
             return None
-        if self._map is None:
-            self._map = np.memmap(self.path, dtype=_NUMPY[self.dtype], mode="r", shape=self.shape)
-        return torch.from_numpy(self._map[ranges(self.starts[places], lengths)]).to(input_ids.device)
+        return torch.from_numpy(self.states[ranges(self.starts[places], lengths)]).to(input_ids.device)
 
 
 class Start(NamedTuple):
@@ -333,7 +300,7 @@ def cache_features(
         "schema": _SCHEMA,
         "encoder": _encoder_fingerprint(model),
         "text": plan.text,
-        "words": plan.words,
+        "words": _hash(np.packbits(plan.stored)),
         "needed": dict(sorted(needed.items())),
         "linked_tokens": linked_tokens if "linked" in needed.values() else None,
         "pooling": pooling,
@@ -342,8 +309,6 @@ def cache_features(
         "frozen_layers": frozen_layers,
         "dtype": str(dtype).removeprefix("torch."),
         "autocast": None if autocast is None else str(autocast).removeprefix("torch."),
-        "rows": plan.rows,
-        "dim": model.config.hidden_size,
     }
     if folder is None:
         key = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16).hexdigest()
@@ -351,7 +316,7 @@ def cache_features(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     dim = model.config.hidden_size
-    words = CachedVectors(folder / "vectors.bin", (plan.rows, len(layers), dim), dtype)
+    words = CachedVectors(folder / "vectors.bin", (int(plan.row_offsets[-1]), len(layers), dim), dtype)
     means = CachedVectors(folder / "sentences.bin", (len(plan), len(layers), dim), torch.float32)
     states = CachedVectors(folder / "states.bin", (int(plan.token_offsets[-1]), 1, dim), model.dtype)
     files = [words, *([means] if sentences else []), *([states] if frozen_layers else [])]
@@ -361,24 +326,23 @@ def cache_features(
         else:
             (folder / "cache.json").unlink(missing_ok=True)
             _check_room(folder, sum(map(_size, files)), dtype)
-            logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(sum(map(_size, files))), plan.rows,
-                        len(plan), folder)  # fmt: skip
+            sizes = _gb(sum(map(_size, files))), words.shape[0], len(plan)
+            logger.info("%s of word vectors (%d words of %d sentences) in %s", *sizes, folder)
             with ray_encoders(model, ray) as cluster:
                 wanted = [*layers, frozen_layers] if frozen_layers else layers
                 options: Any = {"pad_token_id": pad_token_id, "batch_size": batch_size, "dtype": autocast}
                 encode = partial(hidden_batches, model, layers=wanted, cluster=cluster, **options)
                 _write(files, plan, encode, pooling, batch_size)
             write_text(folder / "cache.json", json.dumps(identity))
-    indexed = plan.add_rows(needed)
-    if sentences:
-        indexed = map_rows(
-            indexed,
-            partial(_sentence_columns, plan.sentence, means),
+    if needed or sentences:
+        dataset = map_rows(
+            dataset,
+            partial(plan.columns, needed, means if sentences else None),
             with_indices=True,
-            desc="Indexing sentence vectors",
-            new_fingerprint=Hasher.hash([indexed._fingerprint, identity]),
+            desc="Indexing vectors",
+            new_fingerprint=Hasher.hash([dataset._fingerprint, identity]),
         )
-    return Start(words, indexed, _frozen_states(model, frozen_layers, plan, states) if frozen_layers else None)
+    return Start(words, dataset, _frozen_states(model, frozen_layers, plan, states) if frozen_layers else None)
 
 
 def can_cache_layers(model: PreTrainedModel, layers: int) -> bool:
@@ -431,12 +395,6 @@ def _append(stream: BinaryIO, vectors: list[torch.Tensor], dtype: torch.dtype) -
     stream.write(stacked.cpu().contiguous().view(torch.uint8).numpy().data)
 
 
-def _sentence_columns(
-    sentence: dict[Side, np.ndarray], means: CachedVectors, batch: dict[str, list], pairs: list[int]
-) -> dict[str, np.ndarray]:
-    return {f"{side}_sentence": means.read(sentence[side][pairs]).numpy() for side in SIDES}
-
-
 def _frozen_states(model: PreTrainedModel, layer: int, plan: FeaturePlan, states: CachedVectors) -> FrozenStates:
     keys = np.concatenate(
         [_sentence_keys(plan.block(start, min(start + _BLOCK, len(plan)))[0]) for start in range(0, len(plan), _BLOCK)]
@@ -445,9 +403,7 @@ def _frozen_states(model: PreTrainedModel, layer: int, plan: FeaturePlan, states
     keys, first = np.unique(keys, return_index=True)
     return FrozenStates(
         layer=layer,
-        path=states.path,
-        shape=(states.shape[0], states.shape[2]),
-        dtype=states.dtype,
+        states=np.memmap(states.path, _NUMPY[states.dtype], mode="r", shape=(states.shape[0], states.shape[2])),
         keys=keys,
         starts=plan.token_offsets[first],
         lengths=np.diff(plan.token_offsets)[first],

@@ -186,20 +186,14 @@ def switch_back(model: nn.Module) -> None:
             setattr(owner, name, value)
 
 
-def remove_autocast(model: nn.Module) -> None:
-    """Remove the autocast that a Trainer put around a model's forward, in place, because scores are in float32."""
-    # accelerate's `unwrap_model(keep_fp32_wrapper=False)` would also remove transformers' own decorators, and the
-    # model would then return no hidden states.
-    original = model.__dict__.pop("_original_forward", None)
-    if original is not None:
-        model.forward = original
-
-
 @contextlib.contextmanager
 def autocast_removed(model: nn.Module) -> Iterator[None]:
-    """Apply [`remove_autocast`] within a `with` block."""
+    """Remove the autocast that a Trainer put around a model's forward in a `with` block: scores are in float32."""
+    # accelerate's `unwrap_model(keep_fp32_wrapper=False)` would also remove transformers' own decorators, and the
+    # model would then return no hidden states.
     forwards = {name: value for name, value in model.__dict__.items() if name in ("_original_forward", "forward")}
-    remove_autocast(model)
+    if "_original_forward" in forwards:
+        model.forward = model.__dict__.pop("_original_forward")
     try:
         yield
     finally:

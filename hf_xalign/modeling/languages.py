@@ -14,6 +14,8 @@ from hf_xalign.checks import check_distinct
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import same_language
 
+EMBEDDINGS = "the encoder has language embeddings"
+
 
 def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) -> dict[str, int]:
     """Give an encoder a token-type embedding for each language, in place.
@@ -31,9 +33,6 @@ def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) ->
 
     Returns:
         The row of each language, new and old.
-
-    Raises:
-        InputError: `languages` is empty or has duplicates, or the model family has no token types.
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -75,23 +74,10 @@ def language_ids(config: PreTrainedConfig) -> dict[str, int] | None:
     return None if ids is None else dict(ids)
 
 
-def language_row(language: str, rows: Mapping[str, int]) -> int:
-    """Return the row of a language in an encoder's language embeddings; an unknown one raises an InputError."""
-    if (code := _known(language, rows)) is None:
-        known = ", ".join(rows) or "no language"
-        raise InputError(f"language={language}: the encoder has language embeddings for {known}. Give one of them.")
-    return rows[code]
-
-
-def _known(language: str, ids: Mapping[str, int]) -> str | None:
-    """Return the code by which a language is known, such as `he` for `iw`."""
-    return language if language in ids else next((code for code in ids if same_language(code, language)), None)
-
-
 def language_embedding(model: PreTrainedModel, language: str) -> torch.Tensor:
     """Return the embedding of a language, (dim,), detached."""
     embeddings = cast(nn.Module, model.base_model.embeddings)
-    row = language_row(language, language_ids(model.config) or {})
+    row = language_number(language, language_ids(model.config) or {}, EMBEDDINGS)
     return cast(nn.Embedding, embeddings.token_type_embeddings).weight.detach()[row]
 
 
@@ -120,7 +106,7 @@ class LanguageAware:
         """Set the language of the text that follows; see [`set_language`]."""
         if language is not None:
             for ids in self.language_maps:
-                language_number(language, ids, f"this {type(self).__name__}")
+                language_number(language, ids, f"this {type(self).__name__} has maps")
         self._language = language
 
 
@@ -130,9 +116,6 @@ def set_language(model: nn.Module, language: str | None) -> None:
     Args:
         model: encoder, task model or `PeftModel` with one map per language.
         language: code of a language with a map, or of the pivot, whose text is not mapped; None unsets it.
-
-    Raises:
-        InputError: the model has no map for the language, or no maps per language at all.
 
     Example:
         >>> from peft import get_peft_model
@@ -161,7 +144,7 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
     modules = _modules_with_maps(model)
     before = [module._language for module in modules]
     rows = language_ids(cast(PreTrainedModel, model).config)
-    row = None if rows is None else language_row(language, rows)
+    row = None if rows is None else language_number(language, rows, EMBEDDINGS)
 
     # The language embeddings are those of token types, which a call may also pass itself.
     def add_types(module: nn.Module, args: tuple, kwargs: dict[str, torch.Tensor]) -> tuple[tuple, dict]:
@@ -182,10 +165,11 @@ def _modules_with_maps(model: nn.Module) -> list[LanguageAware]:
     return [module for module in model.modules() if isinstance(module, LanguageAware) and module.language_maps]
 
 
-def language_number(language: str, ids: Mapping[str, int], owner: str) -> int:
-    """Return the id of one language; an unknown language raises an InputError."""
-    if (code := _known(language, ids)) is None:
-        raise InputError(f"language={language!r}: {owner} has maps for {', '.join(ids)}. Choose one of them.")
+def language_number(language: str, ids: Mapping[str, int], what: str) -> int:
+    """Return the id of a language, such as that of `he` for `iw`; `what` says who has `ids` in the InputError."""
+    code = language if language in ids else next((code for code in ids if same_language(code, language)), None)
+    if code is None:
+        raise InputError(f"language={language}: {what} for {', '.join(ids) or 'no language'}. Give one of them.")
     return ids[code]
 
 
@@ -204,5 +188,5 @@ def row_numbers(language: Language | None, ids: Mapping[str, int], rows: int, ow
         return language
     # Not as a list, whose length would become a constant of an exported graph.
     if isinstance(language, str):
-        return torch.full((rows,), language_number(language, ids, owner))
-    return torch.tensor([language_number(name, ids, owner) for name in language])
+        return torch.full((rows,), language_number(language, ids, f"{owner} has maps"))
+    return torch.tensor([language_number(name, ids, f"{owner} has maps") for name in language])

@@ -21,7 +21,7 @@ from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.readers.files import Record
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained, suggestion
-from hf_xalign.modeling.languages import LanguageAware, language_ids, language_number, language_row
+from hf_xalign.modeling.languages import EMBEDDINGS, LanguageAware, language_ids, language_number
 from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.modeling.xalign.config import modules_of
 from hf_xalign.statistics.examples import ExampleScores
@@ -60,9 +60,9 @@ class LanguageInputs:
         """
         ids: dict[str, int] = {}
         if self.embeddings is not None:
-            ids["language_row"] = language_row(language, self.embeddings)
+            ids["language_row"] = language_number(language, self.embeddings, EMBEDDINGS)
         if self.maps is not None:
-            ids["language_number"] = language_number(language, self.maps, "the model")
+            ids["language_number"] = language_number(language, self.maps, "the model has maps")
         return ids
 
 

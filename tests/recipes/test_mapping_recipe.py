@@ -228,7 +228,7 @@ def test_on_an_adapter(files, tmp_path):
     links = read_links(tmp_path / "out" / "eval_links.jsonl")
     assert record["scores"]["before"]["de"] == score_retrieval(hf_xalign.load(mao), make_tokenizer(), links)["de"]
     french = [word for name in ("train", "eval") for word in (f"--{name}_data", f"fr={files / 'french.tsv'}")]
-    with pytest.raises(InputError, match=r"language='fr': .* has maps for de, en"):
+    with pytest.raises(InputError, match=r"language=fr: .* has maps for de, en"):
         run(files, tmp_path / "other", "--model_name_or_path", str(mao), *french)
 
 

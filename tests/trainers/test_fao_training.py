@@ -14,7 +14,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import TrainerCallback
 
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.freezing import remove_autocast
+from hf_xalign.modeling.freezing import autocast_removed
 from hf_xalign.trainers import FAOTrainer, NonFiniteLossError
 from hf_xalign.trainers.base import word
 from hf_xalign.trainers.base.checkpoints import last_complete_checkpoint
@@ -123,8 +123,8 @@ def test_after_training_in_16_bits_the_model_is_scored_in_float32_at_any_layer(t
     plain.load_state_dict(model.state_dict(), strict=False)
     batch = dict(trainer.processing_class("the cat sees the dog", return_tensors="pt"))
     half, whole = model(**batch), plain(**batch, output_hidden_states=True)
-    remove_autocast(model)
-    found = model(**batch, output_hidden_states=True)
+    with autocast_removed(model):
+        found = model(**batch, output_hidden_states=True)
     assert not torch.equal(half.last_hidden_state, whole.last_hidden_state)
     for own, wanted in zip(found.hidden_states, whole.hidden_states, strict=True):
         assert torch.equal(own, wanted)

@@ -23,7 +23,7 @@ import json
 import re
 import sys
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -151,15 +151,9 @@ class CommandLine:
                     value, location = self._entries[name]
                     values[name] = coerce(value, hint, f"{location}: {name}")
             self._taken |= values.keys()
-        with self._places():
+        try:
             self._made |= {cls: _build(imported(cls), values) for cls, values in given.items()}
             checks.check(*self._made.values())
-
-    @contextlib.contextmanager
-    def _places(self) -> Iterator[None]:
-        """Add the line of the YAML file to an error about a setting that is from there."""
-        try:
-            yield
         except checks.SettingError as error:
             _, location = self._entries.get(error.setting, ("", ""))
             place = f"{location}: " if location and error.setting not in self._options else ""

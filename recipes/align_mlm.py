@@ -22,7 +22,6 @@ from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import PretrainingArguments
 from hf_xalign.recipes.parts.command import run
 
-# As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
 
 

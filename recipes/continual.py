@@ -14,7 +14,6 @@ from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import ContinualArguments
 from hf_xalign.recipes.parts.command import run
 
-# As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")
 
 

@@ -25,7 +25,6 @@ from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import FinetuneArguments
 from hf_xalign.recipes.parts.command import run
 
-# As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")
 
 

@@ -18,7 +18,6 @@ from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.command import run
 
-# As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.mao_config:MAOConfig")
 
 

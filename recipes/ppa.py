@@ -16,7 +16,6 @@ from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import TextArguments
 from hf_xalign.recipes.parts.command import run
 
-# As text: importing the settings takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (TextArguments, "hf_xalign.trainers.ppa_config:PPAConfig")
 
 

@@ -66,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug := debug or (name not in _RECIPES + _PASSING and "--debug" in words):
             os.environ[DEBUG_VARIABLE] = "1"
         room = "recipes" if name in _RECIPES else "cli"
-        module = importlib.import_module(f"hf_xalign.{room}.{name.replace('-', '_')}")
+        file = "train" if name in _PASSING else name.replace("-", "_")
+        module = importlib.import_module(f"hf_xalign.{room}.{file}")
         if name in _RECIPES:
             _configure_logging()
             return module.main([word for word in words if word != "--"]) or 0

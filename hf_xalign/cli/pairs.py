@@ -108,10 +108,7 @@ class Run(NamedTuple):
 
     def setting(self, name: str, default: object = None) -> Any:
         """Return a setting of the run."""
-        value = self.record.get("settings", {}).get(name, default)
-        if default is not None and type(value) is not type(default):
-            raise InputError(f"{self.folder / FILENAME}: settings.{name} is {value!r}. Correct it.")
-        return value
+        return self.record.get("settings", {}).get(name, default)
 
 
 def find_model(args: TextOptions) -> Run | None:
@@ -193,20 +190,21 @@ def read_text(
 
     args.target_lang = args.target_lang or (run.record["languages"]["pivot"] if run and run.record else "en")
     options = {**args.columns(), "max_pairs": args.max_pairs}
+    by = ""
     if args.links:
-        text, name = read_links(args.links), shown(args.links)
+        text, name, by = read_links(args.links), shown(args.links), "from the file"
     elif args.data:
         text, name = load_parallel(args.data, split=args.split, **options), " ".join(map(shown, args.data))
+    elif run and (run.folder / EVAL_LINKS).is_file():
+        text, name, by = read_links(run.folder / EVAL_LINKS), f"the held-out text of {shown(run.name)}", "from the run"
     elif run and (held_out := _held_out(run)) is not None:
         text, name = held_out, f"the held-out text of {shown(run.name)}"
     else:
         items = _builtin_text(run)
         check_pivot(args.target_lang, f"without --data the text is {' '.join(items)}", "data")
         text, name = load_parallel(items, split=args.split, **options), " ".join(items)
-    linked_by = dict.fromkeys(language_rows(text), "")
-    if linked and (args.links or (run and not args.data and (run.folder / EVAL_LINKS).is_file())):
-        linked_by = dict.fromkeys(linked_by, "from the file" if args.links else "from the run")
-    elif linked:
+    linked_by = dict.fromkeys(language_rows(text), by if linked else "")
+    if linked and not by:
         text, linked_by = _link(text, run, args)
     if args.max_pairs and not args.data:
         rows = [row_ids[: args.max_pairs] for row_ids in language_rows(text).values()]
@@ -234,11 +232,7 @@ def _builtin_text(run: Run | None) -> list[str]:
 
 
 def _held_out(run: Run) -> Dataset | None:
-    """Return the run's held-out pairs, with the links that it kept, or None if it has none."""
-    from hf_xalign.links.frozen import read_links
-
-    if (run.folder / EVAL_LINKS).is_file():
-        return read_links(run.folder / EVAL_LINKS)
+    """Read the held-out pairs of a run that kept no links of them, or return None if it has none."""
     if not run.record or run.record.get("task") or not pair_sources(run.record, "eval"):
         return None
     try:

@@ -77,8 +77,6 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
 
 def _portable_file(name: str, path: Path) -> bytes | Path:
     """Return a file of [`list_files`], or its content without the paths of this machine."""
-    if name == CARD:
-        return _renamed(path.read_text("utf-8"), portable).encode()
     if not name.endswith(("config.json", *_RECORDS)):
         return path
     content = json.loads(path.read_text("utf-8"))

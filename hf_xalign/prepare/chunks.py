@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
-import threading
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import NamedTuple, TypedDict, cast
 
@@ -17,7 +14,8 @@ import pyarrow
 import regex
 import xxhash
 
-from hf_xalign.cache import read_mark, replacing, write_mark
+from hf_xalign.cache import read_mark, replacing, write_mark, write_text
+from hf_xalign.cluster import run_tasks
 from hf_xalign.environment import progress
 from hf_xalign.language_codes import canonical_language
 from hf_xalign.prepare.rules import Limits, Pair, bare, clean, length_ratio, make_rules, visible
@@ -97,7 +95,6 @@ def _groups(chunk_hashes: Sequence[np.ndarray], column: int, verdicts: np.ndarra
 CHUNK = 20_000
 EXAMPLES = 5  # removed pairs of each step in the report
 _SCHEMA = pyarrow.schema(dict.fromkeys(Pair._fields, pyarrow.string()) | {"length_ratio": pyarrow.float32()})
-_rules: dict[str, Callable[[Pair], bool]] = {}  # set in each worker process
 
 
 class Chunk(NamedTuple):
@@ -126,63 +123,37 @@ class Summary(TypedDict):
 
 
 def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[int], workers: int) -> list[Summary]:
-    """Filter the chunks that are not done, and return the summaries of all chunks in order."""
-    summaries: dict[int, Summary | None] = {}
+    """Filter the chunks that are not done, in processes, and return the summaries of all chunks in order."""
+    count, unfinished = 0, []
+    for chunk in progress(chunks, desc="Reading", unit=f" x {CHUNK:,} pairs", leave=False):
+        count += 1
+        summary = read_mark(_summary_file(work, chunk.number))
+        if summary is None or summary["digest"] != chunk.digest:
+            # On the disk, because the text may not fit into memory.
+            write_text(_text_file(work, chunk.number), json.dumps(chunk))
+            unfinished.append(chunk.number)
 
-    def unfinished() -> Iterator[Chunk]:
-        for chunk in progress(chunks, desc="Checking pairs", unit=f" x {CHUNK:,} pairs", leave=False):
-            summary = cast(Summary | None, read_mark(_summary_file(work, chunk.number)))
-            summaries[chunk.number] = summary
-            if summary is None or summary["digest"] != chunk.digest:
-                yield chunk
+    def judge_one(position: int) -> str:
+        file = _text_file(work, unfinished[position])
+        number, origin, pairs = json.loads(file.read_text("utf-8"))
+        _judge(Chunk(number, origin, list(itertools.starmap(Pair, pairs))), work, limits, tests)
+        file.unlink()
+        return ""
 
-    for number, summary in _judge_all(unfinished(), work, workers, limits, tests):
-        summaries[number] = summary
-    return [summary for summary in summaries.values() if summary is not None]
-
-
-def _judge_all(
-    chunks: Iterator[Chunk], work: Path, workers: int, limits: Limits, tests: frozenset[int]
-) -> Iterator[tuple[int, Summary]]:
-    """Filter chunks in processes, two for each at a time, and yield the number and the summary of each."""
-    if workers == 1:
-        _start(limits, tests)
-        for chunk in chunks:
-            yield chunk.number, _judge(chunk, work, limits)
-        return
-    # Spawned, because the parent may have threads of torch, which do not survive a fork.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (limits, tests)) as pool:
-        # Not all at once: the text would be in memory.
-        while group := list(itertools.islice(chunks, 2 * workers)):
-            futures = [(chunk.number, pool.submit(_judge, chunk, work, limits)) for chunk in group]
-            for number, future in futures:
-                yield number, future.result()
+    run_tasks(judge_one, len(unfinished), workers=workers, desc="Checking pairs")
+    return [cast(Summary, read_mark(_summary_file(work, number))) for number in range(count)]
 
 
 def _summary_file(work: Path, number: int) -> Path:
     return work / f"{number:06d}.json"
 
 
-def _start_worker(limits: Limits, tests: frozenset[int]) -> None:
-    """Prepare a worker that ends with its parent."""
-    parent = parent_process()
-    assert parent is not None  # this runs in a worker
-
-    def end() -> None:
-        parent.join()
-        os._exit(1)
-
-    # Otherwise a worker of a killed parent would wait for ever.
-    threading.Thread(target=end, daemon=True).start()
-    _start(limits, tests)
+def _text_file(work: Path, number: int) -> Path:
+    return work / f"{number:06d}.text"
 
 
-def _start(limits: Limits, tests: frozenset[int]) -> None:
-    _rules.clear()
-    _rules.update(make_rules(limits, tests))
-
-
-def _judge(chunk: Chunk, work: Path, limits: Limits) -> Summary:
+def _judge(chunk: Chunk, work: Path, limits: Limits, tests: frozenset[int]) -> None:
+    rules = make_rules(limits, tests)
     survivors: list[Pair] = []
     removed: dict[str, Counter[str]] = defaultdict(Counter)
     examples: dict[str, list[Pair]] = defaultdict(list)
@@ -190,7 +161,7 @@ def _judge(chunk: Chunk, work: Path, limits: Limits) -> Summary:
     for source, target, *languages in chunk.pairs:
         counts.update(set(languages))
         pair = Pair(clean(source), clean(target), *languages)
-        step = next((step for step, broken in _rules.items() if broken(pair)), None)
+        step = next((step for step, broken in rules.items() if broken(pair)), None)
         if step is None:
             survivors.append(pair)
             continue
@@ -214,7 +185,6 @@ def _judge(chunk: Chunk, work: Path, limits: Limits) -> Summary:
     }
     # Last, because it marks the chunk as done, with the checksums of the other files.
     write_mark(file, summary, files)
-    return summary
 
 
 class Survivors:

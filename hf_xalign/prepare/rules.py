@@ -347,7 +347,6 @@ def _script_share(text: str, language: str) -> float:
 
 
 def _shared_digits(pair: Pair) -> float:
-    """Return the share of digits that both sides have."""
     left, right = map(_digits, pair[:2])
     if left == right:
         return 1.0

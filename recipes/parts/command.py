@@ -16,30 +16,42 @@ logger = logging.getLogger(__name__)
 
 
 def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> None:
-    """Run a recipe's `main` and exit with one line on bad input (status 2), a full disk (1) or Ctrl-C (130)."""
+    """Run a recipe's `main`, and exit with its status if there was an error."""
+    if code := status(main, when_interrupted):
+        sys.exit(code)
+
+
+def status(main: Callable[[], None], when_interrupted: str | None = None) -> int:
+    """Run a recipe's `main` and return the exit status; print one line on bad input (2), a full disk or Ctrl-C."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     first = is_first_process()
     logging.getLogger("hf_xalign").setLevel(logging.INFO if first else logging.ERROR)
     try:
         main()
         _leave_processes()
+        return 0
     except (InputError, NonFiniteLossError) as error:
         if isinstance(error, InputError) and os.environ.get("HF_XALIGN_DEBUG"):  # by `hf-xalign --debug train`
             raise
-        _exit(2 if isinstance(error, InputError) else 1, f"error: {error}")
+        code, message = 2 if isinstance(error, InputError) else 1, f"error: {error}"
     except Exception as error:
         cause = find_disk_full(error)
         if cause is None:
             raise
         place, reason = getattr(cause, "filename", None), getattr(cause, "strerror", None)
-        _exit(
+        code, message = (
             1,
-            f"error: {place or 'the disk'}: {reason or cause}: partial files are ignored; make room, "
-            "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again",
+            (
+                f"error: {place or 'the disk'}: {reason or cause}: partial files are ignored; make room, "
+                "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again"
+            ),
         )
     except KeyboardInterrupt:
         # One process speaks: the others know of no checkpoint.
-        _exit(130, f"interrupted; {when_interrupted or _how_to_resume()}" if first else "")
+        code, message = 130, f"interrupted; {when_interrupted or _how_to_resume()}" if first else ""
+    if message:
+        print(message, file=sys.stderr)
+    return code
 
 
 def _how_to_resume() -> str:
@@ -49,12 +61,6 @@ def _how_to_resume() -> str:
         if any(folder.glob("checkpoint-*/complete.json")):
             return "add --resume_from_checkpoint true to resume from the last complete checkpoint"
     return "no checkpoint was written before it: run the same command again to start over"
-
-
-def _exit(status: int, message: str) -> None:
-    if message:
-        print(message, file=sys.stderr)
-    sys.exit(status)
 
 
 def _leave_processes() -> None:

@@ -147,10 +147,8 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     ("record", "told"),
     [
         (None, "Model: run."),
-        ({"base_model": {"name": "new", "hub_id": None}}, "Model: run."),
         ({"base_model": {"name": "gone/away", "hub_id": None}}, "Model: run."),
         ({"method": "continual"}, "Before: base. After: run."),
-        ({"method": "ppa", "settings": {}}, "Before: base. After: run."),
     ],
 )
 def test_every_model_is_shown_without_a_flag(folder, tmp_path, served, monkeypatch, record, told):

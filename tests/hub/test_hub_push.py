@@ -124,7 +124,7 @@ def test_what_is_pushed_loads_and_is_nothing_else(kind, own_hub, tmp_path):
         assert execute(card)["vectors"].shape[-1] == 16
 
 
-@pytest.mark.parametrize("recipe", [fao, mao], ids=["encoder", "adapter"])
+@pytest.mark.parametrize("recipe", [fao, pytest.param(mao, marks=pytest.mark.slow)], ids=["encoder", "adapter"])
 def test_no_path_of_this_machine_leaves_it(recipe, own_hub, tmp_path, monkeypatch):
     """In whatever form it was given: neither by push, nor by W&B, nor in the report or an export."""
     home, tracked = tmp_path / "Adaeze Obi", tmp_path / "tracked"

@@ -18,12 +18,8 @@ from hf_xalign.record import read_record, start_record, write_record
 
 # Paths of a record, and what a card shows of them.
 PATHS = {
-    "/home/me/env/hf_xalign/fao.py": "fao.py",
-    "C:\\Users\\me\\recipes\\fao.py": "fao.py",
     "de=/home/me/text.tsv": "de=text.tsv",
     "--output_dir=/home/me/runs/": "--output_dir=runs",
-    "/home/me/recipes": "recipes",
-    "../text/de.tsv": "de.tsv",
     "de=owner/opus:de-en": "de=owner/opus:de-en",
     "https://example.org/recipes/x": "https://example.org/recipes/x",
 }

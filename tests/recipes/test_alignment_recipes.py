@@ -174,13 +174,8 @@ def test_mao(mao_run, files):
     assert not torch.allclose(found, states(AutoModel.from_pretrained(files / "base").eval(), tokenizer))
 
 
-def test_a_map_for_each_language_and_a_resumed_mao_on(files, tmp_path):
-    mao_on(files, tmp_path, "--per_language", "all", "--save_steps", "2", "--max_steps", "4")
-    (tmp_path / "results.json").unlink()
-    options = ("--save_steps", "2", "--max_steps", "6", "--resume_from_checkpoint", "true")
-    record = mao_on(files, tmp_path, "--per_language", "all", *options)
-    state = json.loads((tmp_path / "checkpoint-6" / "trainer_state.json").read_text())
-    assert state["global_step"] == 6 and not (tmp_path / "checkpoint-6" / "model.safetensors").exists()
+def test_a_map_for_each_language(files, tmp_path):
+    record = mao_on(files, tmp_path, "--per_language", "all", "--max_steps", "2")
     assert record["adapter"]["languages"] == ["de", "en"]
     with pytest.raises(InputError, match="set_language"):
         states(hf_xalign.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path))

@@ -25,16 +25,8 @@ from hf_xalign.statistics.significance import score_interval
 from hf_xalign.tasks import QuestionTask
 from hf_xalign.trainers import TaskConfig, TaskTrainer
 
-EPOCHS = (
-    "--fit_head",
-    "false",
-    "--save_strategy",
-    "epoch",
-    "--num_train_epochs",
-    "2",
-    "--per_device_train_batch_size",
-    "4",
-)
+EPOCHS = ("--fit_head", "false", "--save_strategy", "epoch")
+EPOCHS += ("--num_train_epochs", "2", "--per_device_train_batch_size", "4")
 TEXTS = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
 
 
@@ -173,26 +165,18 @@ def test_seeds_of_a_tagger_share_the_vectors(files, tmp_path, monkeypatch):
     )
 
 
-def test_tagger(files, tmp_path):
-    main(task_command(files, "--head", "tagger", "--tagger_lstm_size", "8", "--save_models", "true", out=tmp_path))
-    folder, found = tmp_path / "seed-42", scores_of(tmp_path, 42)
-    assert (found["metric"], found["settings"]["preset"]) == ("span_f1", "rotate")
-    assert (found["settings"]["head"], found["settings"]["tagger_lstm_size"]) == ("tagger", 8)
-    model = hf_xalign.load(folder)
-    assert type(model) is BiLSTMCRFForTokenClassification and model.config.bio and model.config.lstm_size == 8
-    record = read_record(folder)
-    assert (record["task"]["head"], record["task"]["frozen"]) == ("tagger", "encoder")
-
-
 def test_finetune_align_and_a_tagger_on_its_layers(files, tmp_path):
-    fao.main(
-        command(files, "--preset", "rotate_src2tgt", "--layers", "-2", "-1", "--max_steps", "1", out=tmp_path / "fao")
-    )
+    aligned = ("--preset", "rotate_src2tgt", "--layers", "-2", "-1", "--max_steps", "1")
+    fao.main(command(files, *aligned, out=tmp_path / "fao"))
     options = ("--model_name_or_path", str(tmp_path / "fao"), "--head", "tagger", "--tagger_lstm_size", "8")
     options += ("--tagger_layers", "-2", "-1", "--save_models", "true")
     main(task_command(files, *options, evaluation=("de=de.jsonl",), out=tmp_path / "tagger"))
-    assert hf_xalign.load(tmp_path / "tagger" / "seed-42").layer_numbers == [1, 2]
-    assert read_record(tmp_path / "tagger" / "seed-42")["task"]["encoder"]["preset"] == "rotate_src2tgt"
+    folder, found = tmp_path / "tagger" / "seed-42", scores_of(tmp_path / "tagger", 42)
+    assert (found["metric"], found["settings"]["preset"]) == ("span_f1", "rotate")
+    model, task = hf_xalign.load(folder), read_record(folder)["task"]
+    assert type(model) is BiLSTMCRFForTokenClassification and model.layer_numbers == [1, 2]
+    assert model.config.bio and model.config.lstm_size == 8
+    assert (task["head"], task["frozen"], task["encoder"]["preset"]) == ("tagger", "encoder", "rotate_src2tgt")
 
 
 @pytest.mark.parametrize("protocol", ["reported on the same text", "reported on other text"])
@@ -226,10 +210,8 @@ def test_rotates_protocols_are_named_as_a_choice_by_the_target(files, tmp_path, 
 
 def test_questions(files, tmp_path):
     content = squad(("the cat sees the dog",), ("who sees?", "whom?"), ("the cat", "the dog"))
-    train, rows = (
-        write_json(tmp_path / "squad.json", content),
-        write_lines(tmp_path / "squad.jsonl", squad_rows(content)),
-    )
+    train, rows = write_json(tmp_path / "squad.json", content), tmp_path / "squad.jsonl"
+    write_lines(rows, squad_rows(content))
     options = ["--task", "questions", "--num_train_epochs", "1", "--max_length", "24"]
     options += ["--max_question_tokens", "8", "--overlap", "4", "--save_models", "true"]
     data = {"train": (f"en={train}",), "evaluation": (f"en={train}", f"de={rows}", f"en+de={train},{rows}")}
@@ -272,16 +254,8 @@ def test_continual(files, tmp_path, monkeypatch):
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("yy,xx\n,leer\n" + "".join(f"{other},{own}\n" for own, other, _ in SENTENCES * 3), "utf-8")
     options = ["--pairs", f"de={pairs}", "--source_column", "xx", "--target_column", "yy"]
-    options += [
-        "--reference",
-        str(files / "base"),
-        "--max_length",
-        "32",
-        "--on_empty",
-        "drop",
-        "--drop_identical",
-        "true",
-    ]
+    options += ["--reference", str(files / "base"), "--max_length", "32"]
+    options += ["--on_empty", "drop", "--drop_identical", "true"]
     options += ["--seeds", "0", "1", "--save_models", "true", "--alpha", "0.125"]
     words = task_command(files, *options, "--max_pairs", "9", out=tmp_path)
     drawn, link = [], Linking.apply
@@ -332,12 +306,8 @@ def test_text_named_by_the_code_of_a_derived_language_is_derived(tmp_path):
 def test_a_derived_word_order_needs_the_trees_of_all_texts(tmp_path):
     tree = {"upos": ["DET", "ADJ", "NOUN", "VERB"], "heads": [3, 3, 4, 0], "deprels": ["det", "amod", "nsubj", "root"]}
     # The adjective of the other language follows its noun.
-    other = [
-        ("la", "DET", 2, "det"),
-        ("maison", "NOUN", 4, "nsubj"),
-        ("verte", "ADJ", 2, "amod"),
-        ("brille", "VERB", 0, "root"),
-    ]
+    other = [("la", "DET", 2, "det"), ("maison", "NOUN", 4, "nsubj"), ("verte", "ADJ", 2, "amod")]
+    other.append(("brille", "VERB", 0, "root"))
     lines = [f"{n}\t{word}\t_\t{tag}\t_\t_\t{head}\t{rel}\t_\t_" for n, (word, tag, head, rel) in enumerate(other, 1)]
     (tmp_path / "fr.conllu").write_text("\n".join([*lines, "\n"]) * 40)
     order = WordOrder.learn(read_trees(tmp_path / "fr.conllu"))

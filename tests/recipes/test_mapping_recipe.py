@@ -212,9 +212,8 @@ def test_an_encoder_for_each_side_and_anchors_of_text_alone(files, tmp_path):
         own = extract_word_vectors(model, make_tokenizer(), links[f"{side}_words"][:])
         first = own.vectors[links[0]["links"][0][side == "target"]]
         assert_rounding(getattr(sides, side)[0], first, operations=64, scale=8.0)
-    assert (
-        record["scores"]["before"]["de"]["retrieval_mean"] == sides.score(Score("retrieval", "mean"))["retrieval_mean"]
-    )
+    scores = sides.score(Score("retrieval", "mean"))
+    assert record["scores"]["before"]["de"]["retrieval_mean"] == scores["retrieval_mean"]
     with pytest.raises(InputError, match="text in en: there are no words in its 0 rows"):
         run(files, tmp_path / "no", *options, *alone, text[0])
 
@@ -343,10 +342,8 @@ def test_word_vectors_from_python(tmp_path):
         assert torch.equal(mapped.vectors, same.vectors) and mapped.words == same.words
     assert "word vectors `vectors of de` and `vectors of en`" in (tmp_path / "python/README.md").read_text()
     rows = [
-        ((one, one), {}, "both word vectors are in de"),
         ((Anchors(["a"], torch.ones(1, 1, 2), torch.ones(1)), other), {}, "model: give word vectors"),
         ((one, other), {"test_dictionary": {"de": [("v1", f"w{k}") for k in range(60)]}}, "0 entries are left"),
-        ((one, other), {"test_dictionary": {"de": [("v1", "w99")]}}, "no entry of 1 has a vector in de and in en"),
     ]
     for (source, target), more, message in rows:
         with pytest.raises(InputError, match=message):

@@ -7,7 +7,7 @@ from support.card import make_record
 from support.recipe import command, output_of, pretraining_command, record_of, task_command
 
 from hf_xalign.model_cards import render_card
-from hf_xalign.recipes import align_mlm, fao, finetune, mao, ppa
+from hf_xalign.recipes import align_mlm, fao, finetune, ppa
 from hf_xalign.record import find_warnings
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
@@ -33,7 +33,6 @@ def task(files, *options, out):
     ("recipe", "words", "options"),
     [
         (fao, command, ()),
-        (mao, command, ()),
         (ppa, command, ("--queue_size", "16", "--min_tokens", "2")),
         (align_mlm, pretraining, ()),
         (finetune, task, ()),

@@ -21,8 +21,6 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertModel,
-    MBartConfig,
-    MBartModel,
     XLMConfig,
     XLMModel,
 )
@@ -33,11 +31,10 @@ from hf_xalign.modeling import XAlignConfig
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.tasks import LabelSet, TokenTask
-from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOTrainer
+from hf_xalign.trainers import FAOConfig, FAOTrainer
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.continual_config import ContinualConfig
-from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.task_config import TaskConfig
 
 EACH_STEP = {"max_steps": 1, "save_strategy": "steps", "save_steps": 1}
@@ -113,7 +110,6 @@ def test_what_fao_cannot_train(tmp_path):
         is_fast = False
 
     save_base("albert", tmp_path / "albert")
-    decoding = MBartConfig(vocab_size=160, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=32)
     assert_each_refused(
         partial(fao.make, tmp_path),
         {
@@ -123,8 +119,7 @@ def test_what_fao_cannot_train(tmp_path):
             },
             "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
             "has a task head": {"model": BertForMaskedLM(make_encoder().config)},
-            "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},
-            "type mbart has a decoder": {"model": MBartModel(decoding)},  # it would give the decoder's vectors
+            "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},  # whose vectors it would give
             "type xlm adds the embedding of a language only": {
                 "model": XLMModel(XLMConfig(vocab_size=160, emb_dim=16, n_layers=1, n_heads=2, n_langs=2))
             },
@@ -162,21 +157,6 @@ def test_settings_of_mao(tmp_path):
     )
 
 
-def test_what_mao_cannot_train(tmp_path):
-    def attempt(target_lang=("en",), **settings):
-        encoder, links = make_encoder(), make_links(8).remove_columns("target_lang")
-        links = links.add_column("target_lang", [*target_lang] * (8 // len(target_lang))) if target_lang else links
-        mao.make(tmp_path, encoder, data=links, **settings)
-
-    assert_each_refused(
-        attempt,
-        {
-            "not found.*peft_options": {"peft_type": "lora", "peft_options": {"target_modules": ["nothing"]}},
-            "target_lang is en and fr": {"per_language": "all", "target_lang": ("en", "fr")},
-        },
-    )
-
-
 def peft(config=None, **settings):
     return get_peft_model(make_encoder(), config or XAlignConfig(**settings))
 
@@ -192,24 +172,13 @@ def test_a_module_that_does_not_fit(tmp_path):
             "is_trainable=True": {"model": peft().requires_grad_(False)},
             "for pooling=last": {"model": peft(pooling="last")},
             "training pairs are also in de.*only maps for nl, en": {"model": peft(languages=["nl"], pivot="en")},
+            "held-out pairs are also in de.*maps for nl, en": {
+                "model": peft(languages=["nl"], pivot="en"),
+                "data": make_links(8, ["nl"]),
+            },
             "adapters default, inside of this PeftModel are active": {"model": two},
         },
     )
-
-
-def test_held_out_pairs_without_a_map(tmp_path):
-    def attempt(held_out, model=None, **settings):
-        args, tokenizer = mao.config(tmp_path, **settings), make_tokenizer()
-        model = model or make_encoder()
-        MAOTrainer(model, args, train_dataset=make_links(8), eval_dataset=held_out, processing_class=tokenizer)
-
-    french = make_links(8, ["fr"])
-    given, message = peft(languages=["de"], pivot="en"), "held-out pairs are also in fr.*maps for de, en"
-    table = {
-        "new": (partial(attempt, french, per_language="all"), message),
-        "there": (partial(attempt, french, given), message),
-    }
-    assert_refused(table)
 
 
 def test_adapters_that_lose_the_encoder_from_before_them(tmp_path, monkeypatch):
@@ -229,8 +198,7 @@ def test_adapters_that_lose_the_encoder_from_before_them(tmp_path, monkeypatch):
     def options(**given):
         return {**lora, "peft_options": {"r": 2, "target_modules": ["key"], **given}}
 
-    starts = ("pissa", "pissa_niter_2", "olora")
-    rows = [({"model": fao.lora(init_lora_weights=start)}, f"init_lora_weights={start} changes") for start in starts]
+    rows = [({"model": fao.lora(init_lora_weights="pissa_niter_2")}, "init_lora_weights=pissa_niter_2 changes")]
     rows += [({"model": fao.lora(bias="all")}, "bias is a weight of the encoder and trained: set LoRA's bias to none")]
     rows += [({"model": idle}, "init_lora_weights=pissa changes")]
     rows = [({"room": "fao", **given}, message) for given, message in rows]
@@ -247,14 +215,13 @@ def test_adapters_that_lose_the_encoder_from_before_them(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("start", [True, False, "gaussian", "orthogonal"])
-def test_f0_is_the_encoder_from_before_the_adapters(start, tmp_path):
-    adapted = fao.lora(init_lora_weights=start, use_dora=start is True)
-    trainer = fao.make(tmp_path, adapted, preset="mao", dropout=False)
+def test_f0_is_the_encoder_from_before_the_adapters_without_dropout(start, tmp_path):
+    adapted = fao.lora(dropout=0.3, init_lora_weights=start, use_dora=start is True)
+    trainer, plain = fao.make(tmp_path, adapted, preset="mao"), fao.make(tmp_path, preset="mao", dropout=False)
     batch = trainer.data_collator([trainer.train_dataset[k] for k in range(3)])
-    plain = fao.make(tmp_path, preset="mao", dropout=False)
-    found = trainer._frozen_vectors(trainer.model, batch)["f0"]
+    found = trainer._frozen_vectors(trainer.model.train(), batch)["f0"]
     expected = plain._frozen_vectors(plain.model, batch)["f0"]
-    assert found.shape == expected.shape and torch.equal(found, expected)
+    assert found.shape == expected.shape and torch.equal(found, expected) and trainer.model.training
 
 
 # ---- Text and tasks ----
@@ -306,11 +273,8 @@ def test_continual(tmp_path, monkeypatch):
     assert_each_refused(
         make,
         {
-            "torch_compile=true: a compiled model may skip": {"torch_compile": True},
             "freeze_encoder=true: a frozen encoder stays aligned": {"freeze_encoder": True},
-            "layers 0": {"layers": [7]},
             "reference has . layers of 8 numbers, and the model 2 layers of 16": {"model": model, "reference": narrow},
-            "reference has 1 layers of 16": {"model": model, "reference": make_encoder(layers=1)},
             "the reference shares weights with the model": {"model": model, "reference": model.base_model},
             "head=tagger: the encoder of a tagger is frozen": {"head": "tagger"},
             "language=de: the encoder has language embeddings for en, fr": {"model": told},
@@ -319,12 +283,6 @@ def test_continual(tmp_path, monkeypatch):
 
 
 def test_ppa(tmp_path):
-    assert_each_refused(
-        partial(PPAConfig, output_dir=str(tmp_path), use_cpu=True),
-        {
-            "that leaves no objective": {"contrast": "none", "words": "none"},
-        },
-    )
     larger = make_tokenizer()
     larger.add_tokens([f"word{k}" for k in range(100)])
     unlimited = tokenizer_with(model_max_length=10**30)
@@ -388,17 +346,13 @@ def test_checkpoints_of_something_else(tmp_path):
         (tmp_path / "ppa" / "checkpoint-1" / "momentum.safetensors").unlink()
         resume(ppa, "ppa")()
 
-    rank2, rank4 = ({"peft_type": "lora", "peft_options": {"r": r}} for r in (2, 4))
-    for room, name, first in ((align_mlm, "text", {}), (ppa, "ppa", {}), (mao, "linear", {}), (mao, "lora", rank2)):
-        room.make(tmp_path / name, **EACH_STEP, **first).train()
+    for room, name in ((align_mlm, "text"), (ppa, "ppa"), (mao, "linear")):
+        room.make(tmp_path / name, **EACH_STEP).train()
     other = align_mlm.make_entries(seed=4)
     table = {
         "entries": (resume(align_mlm, "text", entries=other), "checkpoint-1 was trained with another dictionary"),
-        "queue": (resume(ppa, "ppa", queue_size=12), "queue_size is 10 there and 12 here"),
         "no queue": (without_queue, "no complete checkpoint"),
         "top": (resume(mao, "linear", top="transformer"), "top is linear there and transformer here"),
-        "kind": (resume(mao, "linear", peft_type="lora"), "peft_type is xalign there"),
-        "rank": (resume(mao, "lora", **rank4), 'peft_options is {"r": 2} there and {"r": 4} here'),
         "own module": (resume(mao, "linear", model=peft(LoraConfig(r=4))), "another module: peft_type is"),
     }
     assert_refused(table)
@@ -411,18 +365,15 @@ def reverse(rows):
 # A run of each trainer, and what a resumed one cannot change, by the message.
 RESUMED = {
     fao: {
-        r"learning_rate is 0\.001 there and 0\.1 here": {"learning_rate": 0.1},
         "objective is l2 there and infonce here": {"objective": "infonce"},
         "preset is mao there and cao_code here; .*, and [1-9] more": {"preset": "cao_code"},
-        "seed is 42 there and 7 here": {"seed": 7},
         "has 4 rows there and 12 here": {"gradient_accumulation_steps": 3},
         "other text: 24 rows of de there and 20 rows of de here": {"pairs": 20},
     },
-    mao: {"init is identity there and random here": {"init": "random"}, "adam_beta2 is": {"adam_beta2": 0.5}},
+    mao: {"init is identity there and random here": {"init": "random"}},
     align_mlm: {"objective is align_mlm there and mlm here": {"objective": "mlm", "entries": None}},
     ppa: {
         "contrast is moco there and in_batch here; .*words is tlm": {"contrast": "in_batch", "words": "none"},
-        "8 rows of nl there and 8 rows of de, 4": {"data": ppa.make_pairs(12)},
         "other text: also 8 rows of de, 8 rows of nl": {"data": reverse(ppa.make_pairs(16))},
     },
     continual: {

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 from support import fao, mao, runs
 from support.fao import make
-from support.launch import STEP, identical, numbers, outcome, same_bits, tensors
+from support.launch import identical, numbers, outcome, same_bits, tensors
 from support.numeric import assert_rounding
 from support.runs import train
 from support.tiny import make_encoder, make_links, make_tokenizer
@@ -165,20 +165,6 @@ def test_training_again_and_resuming_from_a_checkpoint_by_its_path(tmp_path):
     trainer = make(tmp_path / "other")
     trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-4"))
     assert trainer.state.global_step == 6 and trainer.state.log_history[-2]["step"] > 4
-
-
-def test_the_reference_of_a_peft_model_has_no_dropout(tmp_path):
-    model = fao.lora(dropout=0.3).double()
-    trainer = make(tmp_path, model, pairs=8)
-    batch = trainer.data_collator([trainer.train_dataset[k] for k in range(4)])
-    model.train()
-    first, second = (trainer._frozen_vectors(model, batch)["f0"] for _ in range(2))
-    assert torch.equal(first, second)
-    assert model.training
-    with torch.no_grad():
-        plain = make_encoder().double().eval()
-        hidden = plain(input_ids=batch["kept_ids"], attention_mask=batch["kept_mask"]).last_hidden_state
-    assert_rounding(first[:, 0], hidden.flatten(0, 1)[batch["kept_index"]], STEP)
 
 
 def test_a_second_trainer_finds_the_model_as_the_first_was_given_it(tmp_path):

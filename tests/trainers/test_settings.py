@@ -3,14 +3,11 @@
 import dataclasses
 import logging
 import math
-import os
 import re
 from functools import partial
-from unittest import mock
 
 import pytest
 import torch
-import transformers
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, ppa
 from support.families import CONFIGS
@@ -28,46 +25,25 @@ from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base.trainer_config import is_lower_better
-from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.ppa import PPATrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.task import TaskTrainer
 from hf_xalign.trainers.task_config import TaskConfig
 
-METHODS = {
-    FAOTrainer: FAOConfig,
-    MAOTrainer: MAOConfig,
-    AlignMLMTrainer: AlignMLMConfig,
-    ContinualTrainer: ContinualConfig,
-    PPATrainer: PPAConfig,
-    TaskTrainer: TaskConfig,
-}
 EACH_STEP = {"save_strategy": "steps", "save_steps": 1}
 SCORED = {"eval_strategy": "steps", "eval_steps": 1}
 # Settings of transformers that our own code takes part in, each tried in a run of FAO with what it needs.
-ALONE = {
-    "resume_from_checkpoint": "false", "full_determinism": True, "logging_strategy": "epoch",
-    "gradient_accumulation_steps": 2, "optim": "adafactor", "train_sampling_strategy": "random", "bf16": True,
-    "torch_empty_cache_steps": 1, "accelerator_config": {"non_blocking": True}, "dataloader_drop_last": True,
-    "dataloader_num_workers": 1, "include_num_input_tokens_seen": "non_padding", "neftune_noise_alpha": 5.0,
-}  # fmt: skip
-TRIED = {name: {name: value} for name, value in ALONE.items()} | {
-    "logging_first_step": {"logging_first_step": True, "logging_steps": 50},
+TRIED = {
+    "resume_from_checkpoint": {"resume_from_checkpoint": "false"},
+    "logging_strategy": {"logging_strategy": "epoch"},
+    "accelerator_config": {"accelerator_config": {"non_blocking": True}},
+    "dataloader_drop_last": {"dataloader_drop_last": True},
+    "include_num_input_tokens_seen": {"include_num_input_tokens_seen": "non_padding"},
+    "neftune_noise_alpha": {"neftune_noise_alpha": 5.0},
     "num_train_epochs": {"num_train_epochs": 0.5, "max_steps": -1},
     "lr_scheduler_kwargs": {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": '{"power": 2.0}'},
-    "optim_args": {"optim": "sgd", "optim_args": "momentum=0.9"},
     "eval_steps": {**SCORED, "eval_steps": 0.5, "do_eval": True, "per_device_eval_batch_size": 3},
-    "eval_delay": {**SCORED, "eval_delay": 2, "eval_on_start": True},
     "metric_for_best_model": {**SCORED, **EACH_STEP, "metric_for_best_model": "de_retrieval_mean"},
-    "save_strategy": {**SCORED, "save_strategy": "best"},
-    "save_steps": {"save_strategy": "steps", "save_steps": 0.5},
-    "save_total_limit": {**EACH_STEP, "save_total_limit": 1},
-    "save_on_each_node": {**EACH_STEP, "save_on_each_node": True},
-    "activation_checkpointing": {
-        "gradient_checkpointing": True,
-        "gradient_checkpointing_kwargs": {"use_reentrant": False},
-    },
     "torch_compile": {"torch_compile": True, "torch_compile_backend": "eager"},
     "dataloader_persistent_workers": {"dataloader_persistent_workers": True, "dataloader_num_workers": 1},
 }
@@ -97,18 +73,8 @@ def test_what_a_method_does_not_read_is_refused(kind, settings, tmp_path):
         config(kind, tmp_path, **settings)
 
 
-@pytest.fixture
-def process():
-    """Put back what settings change in the whole process: verbosity, determinism, the environment."""
-    level = transformers.utils.logging.get_verbosity()
-    with mock.patch.dict(os.environ):
-        yield
-    transformers.utils.logging.set_verbosity(level)
-    torch.use_deterministic_algorithms(False)
-
-
 @pytest.mark.parametrize("name", TRIED)
-def test_what_works(name, tmp_path, process):
+def test_what_works(name, tmp_path):
     trainer = fao.make(tmp_path, pairs=8, **{"max_steps": 2, "warmup_steps": 0.0, **TRIED[name]})
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     assert trainer.train().global_step >= 1
@@ -218,24 +184,29 @@ def test_a_score_that_there_is_not_is_refused_before_the_first_step(tmp_path):
 
 
 def test_a_given_optimizer_holds_all_that_is_trained(tmp_path):
-    def attempt(kind, folder, model, **settings):
+    def attempt(kind, settings_of, folder, model, **settings):
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         return kind(
             model,
-            config(METHODS[kind], tmp_path / folder, max_steps=1, warmup_steps=0.0, save_strategy="no", **settings),
+            config(settings_of, tmp_path / folder, max_steps=1, warmup_steps=0.0, save_strategy="no", **settings),
             train_dataset=ppa.make_pairs() if kind is PPATrainer else make_links(8),
             processing_class=make_tokenizer(),
             optimizers=(optimizer, None),
         )
 
-    projected = partial(attempt, FAOTrainer, "projected", make_encoder(), objective="infonce", projection_dim=4)
+    projected = partial(
+        attempt, FAOTrainer, FAOConfig, "projected", make_encoder(), objective="infonce", projection_dim=4
+    )
     table = {
         "projection": (projected, "optimizers: .*no group with alignment_head.align.hidden"),
-        "module": (partial(attempt, MAOTrainer, "mao", make_encoder()), "no group with .*xalign"),
-        "heads": (partial(attempt, PPATrainer, "ppa", make_encoder(), min_tokens=1), "no group with .* [0-9]+ more"),
+        "module": (partial(attempt, MAOTrainer, MAOConfig, "mao", make_encoder()), "no group with .*xalign"),
+        "heads": (
+            partial(attempt, PPATrainer, PPAConfig, "ppa", make_encoder(), min_tokens=1),
+            "no group with .* [0-9]+ more",
+        ),
     }
     assert_refused(table)
-    trainer = attempt(FAOTrainer, "whole", make_encoder(), learning_rate=0.5)
+    trainer = attempt(FAOTrainer, FAOConfig, "whole", make_encoder(), learning_rate=0.5)
     before = trainer.model.encoder.layer[0].output.dense.weight.detach().clone()
     trainer.train()
     assert not torch.equal(before, trainer.model.encoder.layer[0].output.dense.weight)
@@ -251,7 +222,7 @@ def test_a_given_optimizer_holds_all_that_is_trained(tmp_path):
     assert sum(len(g["params"]) for g in groups) == sum(p.requires_grad for p in made.model.parameters())
 
 
-@pytest.mark.parametrize("method", ["fao", "mao", "align_mlm", "ppa", "continual", "task"])
+@pytest.mark.parametrize("method", ["fao", "mao", "task"])
 def test_weights_alone_are_not_resumed(method, tmp_path):
     made = partial(make, tmp_path, method, count=8, **EACH_STEP, max_steps=2)
     made(save_only_model=True).train()

@@ -42,7 +42,7 @@ CAPS = {
     "search": (613, 5),
     "statistics": (719, 10),
     "tasks": (2793, 51),
-    "trainers": (6802, 84),
+    "trainers": (6791, 84),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

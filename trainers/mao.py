@@ -68,9 +68,10 @@ class MAOTrainer(WordAlignmentTrainer):
         if module_config is None:
             fixed_language = pivot if args.per_language == "others" else None
             own_map_languages = languages and [name for name in languages if name != fixed_language]
-            before = None if args.own_module else probe(model).detach()
+            ours = args.peft_type == "xalign"
+            before = None if ours else probe(model).detach()
             model = cast(PreTrainedModel, args.add_module(model, own_map_languages, fixed_language))
-            self.random_start = args.own_module and args.init == "random"
+            self.random_start = ours and args.init == "random"
         self._check_f0(model, before)
         freeze_unused(model, model.config.num_hidden_layers)
         self._settle_layers(model, [-1])

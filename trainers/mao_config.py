@@ -157,11 +157,6 @@ class MAOConfig(WordAlignmentConfig):
     )
     cache_dtype: Literal["float32", "bfloat16"] = own("float32", "Data type of cached vectors.", "Data")
 
-    @property
-    def own_module(self) -> bool:
-        """True if peft_type is xalign, not another PEFT method."""
-        return self.peft_type == "xalign"
-
     def __post_init__(self) -> None:
         self.peft_type = self.peft_type.lower()
         check_choice(_KINDS, peft_type=self.peft_type)
@@ -170,7 +165,7 @@ class MAOConfig(WordAlignmentConfig):
     def check_settings(self) -> None:
         """Raise an InputError for a module that cannot be built or trained on links."""
         super().check_settings()
-        if self.own_module:
+        if self.peft_type == "xalign":
             self.loss.require(("links", "f0"), LINKED_ONLY)
         elif issubclass(_KINDS[self.peft_type], PromptLearningConfig):
             raise InputError(
@@ -214,7 +209,7 @@ class MAOConfig(WordAlignmentConfig):
 
     def peft_config(self, languages: list[str] | None, pivot: str | None) -> PeftConfig:
         """Return the module's PEFT config; arguments are those of `add_module`."""
-        if self.own_module:
+        if self.peft_type == "xalign":
             names = {field.name for field in fields(XAlignConfig)} & {field.name for field in fields(self)}
             values = {name: getattr(self, name) for name in names - {"peft_type"}}
             values |= {name: None for name in ("top", "adapters") if values[name] == "none"}
@@ -224,7 +219,7 @@ class MAOConfig(WordAlignmentConfig):
 
     def word_vector(self) -> str:
         """Return the definition of a word's vector f as plain text."""
-        if not self.own_module:
+        if self.peft_type != "xalign":
             return f"{self.pooling} subword of the last layer, with {self.peft_type}"
         if self.top == "linear":
             kind = "a rotation" if self.orthogonal else "a linear map"

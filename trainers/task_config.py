@@ -36,7 +36,6 @@ _ROTATE: Preset = {
 Head = Literal["linear", "tagger"]
 # With fewer examples a head with random weights learns too little: docs/results/downstream.md, "Few labels".
 FEW_EXAMPLES = 3000
-CHOOSING = "selecting a checkpoint needs it, and eval_strategy=epoch and save_strategy=epoch"
 
 
 @dataclass
@@ -113,7 +112,7 @@ class TaskConfig(AlignmentConfig):
         "Languages whose text selects the checkpoint (load_best_model_at_end, early_stopping_patience): the training "
         "languages (source), or the others as in ROTATE (target), which is not zero-shot transfer.",
         "Run",
-        rules=[needs(CHOOSING, "target", load_best_model_at_end=True)],
+        rules=[needs("with eval_strategy=epoch and save_strategy=epoch", "target", load_best_model_at_end=True)],
     )
     save_strategy: SaveStrategy | str = own("no", "When to write checkpoints to resume from.", "Run")
 

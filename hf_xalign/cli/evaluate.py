@@ -17,8 +17,7 @@ from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
     from hf_xalign.evaluation.scores import Examples, Scores
-    from hf_xalign.statistics.examples import ExampleScores
-    from hf_xalign.trainers.base.probes import Probe
+    from hf_xalign.trainers.base.probes import Probe, Probed
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
@@ -106,7 +105,7 @@ def run(args: Arguments) -> None:
     names: dict[str, str | None] = {"before": None, "after": args.model}
     scores: dict[str, Scores] = {"before": {}, "after": {}}
     examples: dict[str, Examples] = {"before": {}, "after": {}}
-    probed: dict[tuple[str, int], dict[str, ExampleScores]] = {}
+    probed: list[Probed] = []
     for stage, name, model, tokenizer in pairs.load_stages(args, job, device, prompt, lines):
         names[stage] = name
         if text is not None:
@@ -120,15 +119,15 @@ def run(args: Arguments) -> None:
             if "sentences" in args.tasks:
                 scores[stage] = merge_scores(scores[stage], score_sentences(model, tokenizer, text, **scored))
         pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
-        for number, probe in enumerate(probes):
-            probed[stage, number] = probe.examples(model, tokenizer, **shared)
-            scores[stage] = merge_scores(scores[stage], probe.scores(probed[stage, number]))
+        for probe in probes:
+            probed.append((stage, probe, probe.examples(model, tokenizer, **shared)))
+            scores[stage] = merge_scores(scores[stage], probe.scores(probed[-1][2]))
         del model
     fill_words(scores, pooling)
     # Written at the end, so that an interrupted command can be run again.
     if args.examples:
         fill_words(examples, pooling)
-        keep_examples(Path(args.examples), seed, examples, probes, probed)
+        keep_examples(Path(args.examples), seed, examples, probed)
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
     if not names["before"]:

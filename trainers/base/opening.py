@@ -88,13 +88,6 @@ def check_precision(model: PreTrainedModel) -> None:
         logger.warning("the weights are bfloat16: steps of less than 0.2%% of a weight are lost. %s", remedy)
 
 
-def choose_attention(model: PreTrainedModel, args: AlignmentConfig) -> None:
-    """Replace torch's fused attention in bfloat16 on a CPU."""
-    # Its backward pass is several times slower there (benchmarks/cpu_arithmetic.py).
-    if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
-        model.set_attn_implementation("eager")
-
-
 def sketch_of_base(model: PreTrainedModel) -> str | None:
     """Return the fingerprint of the encoder below a `PeftModel`'s adapters, unless their config has it."""
     if not isinstance(model, PeftModel):

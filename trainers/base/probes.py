@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,21 +54,23 @@ class Probe:
         return {"source": text.name, "hub_id": None, **about, "probe": self.name}
 
 
+# Stage of a run, a probe, and its example scores by language.
+Probed = tuple[str, Probe, Mapping[str, ExampleScores]]
+
+
 def keep_examples(
     folder: Path,
     seed: int,
     examples: Mapping[str, Examples],
-    probes: Sequence[Probe],
-    probed: Mapping[tuple[str, int], Mapping[str, ExampleScores]],
+    probed: Iterable[Probed],
 ) -> None:
     """Write example scores to folders `NAME/STAGE/seed-<number>`, for `compare`.
 
-    `examples` are those of retrieval, by stage; `probed` those of each probe, by stage and the probe's number.
+    `examples` are those of retrieval, by stage; `probed` those of the probes.
     """
     for stage, stage_examples in examples.items():
         save_examples(stage_examples, folder, f"{stage}/seed-{seed}")
-    for (stage, number), probe_examples in probed.items():
-        probe = probes[number]
+    for stage, probe, probe_examples in probed:
         header = {"task": f"probe {probe.name}", "metric": probe.metric, "train_language": probe.train.language}
         write_examples(folder / probe.name / stage / f"seed-{seed}", probe_examples, **header)
 

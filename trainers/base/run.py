@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -39,11 +38,10 @@ from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import Record, base_entry, find_warnings, finish_record, phase, start_record, write_record
 from hf_xalign.score import Score
-from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tables import before_table
 from hf_xalign.tasks.results import RUN, write_scores
 from hf_xalign.tasks.task import TaskScores
-from hf_xalign.trainers.base.probes import Probe, keep_examples, probe_entries
+from hf_xalign.trainers.base.probes import Probe, Probed, keep_examples, probe_entries
 from hf_xalign.trainers.base.tracking import track_record
 
 if TYPE_CHECKING:
@@ -156,9 +154,9 @@ class Run:
         # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.
         self.pivot: dict[str, dict[str, torch.Tensor]] = {}
         self.distances: dict[str, dict[str, dict[int, dict[str, Distances]]]] = {}
-        # Scores of every sentence: of retrieval by stage, and of each probe by stage and its number.
+        # Scores of every sentence: of retrieval by stage, and of probes.
         self.examples: dict[str, Examples] = {}
-        self.probed: dict[tuple[str, int], dict[str, ExampleScores]] = {}
+        self.probed: list[Probed] = []
         self._scored_at, self._kept = -1, dict[str, str]()
         self._known: dict[int, Scores] = {}
 
@@ -235,10 +233,10 @@ class Run:
                 scores[when] = retrieval
                 if when == "before" and first and retrieval:
                     self.reporting.show("\n" + before_table(self.record) + "\n")
-            for number, probe in enumerate(self.probes):
+            for probe in self.probes:
                 batch_size = self.trainer.args.per_device_eval_batch_size
-                tokenizer = self.trainer.processing_class
-                probed = self.probed[when, number] = probe.examples(model, tokenizer, batch_size=batch_size)
+                probed = probe.examples(model, self.trainer.processing_class, batch_size=batch_size)
+                self.probed.append((when, probe, probed))
                 scores[when] = merge_scores(scores[when], probe.scores(probed))
         return retrieval
 
@@ -369,8 +367,7 @@ def keep_scores(
     scores: Mapping[str, TaskScores],
     examples: Mapping[str, Examples],
     about: Callable[[], Record],
-    probes: Sequence[Probe] = (),
-    probed: Mapping[tuple[str, int], Mapping[str, ExampleScores]] = MappingProxyType({}),
+    probed: Iterable[Probed] = (),
 ) -> None:
     """Write the scores of every example of a run, for `compare`; `scores.json`, the last, marks it as finished.
 
@@ -378,7 +375,7 @@ def keep_scores(
     that there are, before and after. `about` returns the fields of `scores.json`, unless `run.json` has them.
     """
     system = folder.parent if re.fullmatch(r"seed-\d+", folder.name) else folder
-    keep_examples(system / "scores", record["seed"], examples, probes, probed)
+    keep_examples(system / "scores", record["seed"], examples, probed)
     write_scores(folder, scores, how=read_mark(folder / RUN) or about(), warnings=find_warnings(record))
 
 

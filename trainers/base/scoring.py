@@ -153,7 +153,7 @@ class ScoringTrainer(SavingTrainer):
             fill_words(run.examples, getattr(self.args, "pooling", ""))
         if scores := self.headline_scores():
             examples = run.examples if self.scores_start else {}
-            keep_scores(folder, run.record, scores, examples, self.about_scores, run.probes, run.probed)
+            keep_scores(folder, run.record, scores, examples, self.about_scores, run.probed)
 
     def compared(self) -> dict[str, str]:
         """Return the `task`, `metric` and `train_language` by which `compare` knows the run."""

@@ -181,7 +181,9 @@ class AlignmentTrainer(ScoringTrainer):
         if prompt := getattr(args, "prompt", None):
             set_prompt(processing_class, prompt)
         args.check_model(model, processing_class, self.objective)
-        opening.choose_attention(model, args)
+        # In bfloat16 on a CPU, its backward pass is several times slower (benchmarks/cpu_arithmetic.py).
+        if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
+            model.set_attn_implementation("eager")
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class

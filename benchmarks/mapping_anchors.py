@@ -44,7 +44,7 @@ from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.mapping.anchors import (
     choose_sentences,
     count_words,
-    cut_finder,
+    cut_words,
     distinct_words,
     find_occurrences,
     make_anchors,
@@ -99,7 +99,7 @@ def measure(
         torch.set_num_threads(threads)
     path = resolve_model("builtin")
     model, tokenizer = load_encoder(path), AutoTokenizer.from_pretrained(path)
-    counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer))
+    counted = count_words(texts, lang, find_cut=partial(cut_words, model, tokenizer))
     vocabulary = counted.vocabulary(max_words)
     offsets, words = distinct_words(counted, vocabulary)
     chosen = choose_sentences(offsets, words, sentences_per_word)

@@ -96,14 +96,10 @@ def probe_encoder(
         [`~hf_xalign.statistics.comparison.compare`] tests them.
 
     Example:
-        >>> from tokenizers import Tokenizer, models, pre_tokenizers
-        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-        >>> backend = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "the": 2, "cat": 3}, "[UNK]"))
-        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
-        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
-        >>> config = BertConfig(vocab_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
         >>> rows = Dataset.from_dict({"tokens": [["the", "cat"]], "labels": [["DET", "NOUN"]]})
-        >>> probe_encoder(BertModel(config), tokenizer, ("en", rows), {"en": rows})["en"]["accuracy"].score()
+        >>> probe_encoder(BertModel(tiny.config), tiny.tokenizer, ("en", rows), {"en": rows})["en"]["accuracy"].score()
         1.0
     """
 

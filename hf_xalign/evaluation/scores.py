@@ -131,15 +131,9 @@ def score_retrieval(
         `pool` and `pool_all` are the numbers of candidates, averaged over both sides.
 
     Example:
-        >>> from datasets import Dataset
-        >>> from tokenizers import Tokenizer, models, pre_tokenizers
-        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-        >>> words = Tokenizer(models.WordLevel({"?": 0, "the": 1, "cat": 2, "die": 3, "katze": 4}, unk_token="?"))
-        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
-        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?", pad_token="?")
-        >>> model = BertModel(BertConfig(vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
-        >>> pair = {"source_words": ["die", "katze"], "target_words": ["the", "cat"], "links": [[0, 0], [1, 1]]}
-        >>> scores = score_retrieval(model, tokenizer, Dataset.from_list([{**pair, "source_lang": "de"}]))
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
+        >>> scores = score_retrieval(BertModel(tiny.config), tiny.tokenizer, tiny.pairs)
         >>> sorted(scores["de"])
         ['pool', 'retrieval_mean', 'retrieval_mean_from_pivot', 'retrieval_mean_to_pivot', 'retrieval_mean_types']
     """

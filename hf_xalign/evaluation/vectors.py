@@ -103,21 +103,18 @@ def encode_words(
         batch_size: texts per forward pass.
 
     Example:
-        >>> from tokenizers import Tokenizer, models, pre_tokenizers
-        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-        >>> words = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
-        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
-        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", pad_token="[UNK]")
-        >>> model = BertModel(BertConfig(vocab_size=3, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
+        >>> model = BertModel(tiny.config)
 
         Each text gives its words and their vectors.
 
-        >>> [encoded] = encode_words(model, tokenizer, "the cat", layers=(0, -1))
+        >>> [encoded] = encode_words(model, tiny.tokenizer, "the cat", layers=(0, -1))
         >>> encoded.words
         ['the', 'cat']
         >>> encoded.vectors.shape
         torch.Size([2, 2, 8])
-        >>> encode_sentences(model, tokenizer, ["the cat", "the"]).shape
+        >>> encode_sentences(model, tiny.tokenizer, ["the cat", "the"]).shape
         torch.Size([2, 1, 8])
     """
     sentences = [split_words(text, check_language(lang, "lang")) for text in list_texts(texts)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
+from typing import Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 import torch
@@ -16,9 +16,6 @@ from hf_xalign.data.words import list_texts, split_words
 from hf_xalign.errors import InputError
 from hf_xalign.links.symmetrization import SYMMETRIZATIONS, Symmetrization, symmetrize
 from hf_xalign.modeling.loading import load_tokenizer
-
-if TYPE_CHECKING:
-    from hf_xalign.modeling.word_vectors import WordVectors
 
 LinkMethod = Literal["subwords", "argmax", "softmax"]
 
@@ -54,12 +51,10 @@ def encoder_links(
     if layer is None:
         layer = max(1, round(model.config.num_hidden_layers * 2 / 3))
     encode = partial(_units, model, tokenizer, method=method, layers=(layer,), batch_size=batch_size)
-    source, target = encode(source_words), encode(target_words)
-    links: list[list[list[int]]] = [[] for _ in source_words]
-    for rows in _batches(source, target, batch_size):
-        forward, backward = _directional_links(*source.padded(rows), *target.padded(rows), method)
-        for row, f, b in zip(rows, forward.numpy(), backward.numpy(), strict=True):
-            links[row] = np.argwhere(symmetrize(f, b, symmetrization)).tolist()
+    links = []
+    for source, target in zip(encode(source_words), encode(target_words), strict=True):
+        forward, backward = _directional_links(source, target, 0, method)
+        links.append(np.argwhere(symmetrize(forward.numpy(), backward.numpy(), symmetrization)).tolist())
     return links
 
 
@@ -80,13 +75,9 @@ def choose_layer(
         The layer, 1 to the depth of the encoder; the lowest of equals.
 
     Example:
-        >>> from tokenizers import Tokenizer, models, pre_tokenizers
-        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-        >>> backend = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "Chrome": 2, "open": 3}, "[UNK]"))
-        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
-        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
-        >>> config = BertConfig(vocab_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-        >>> choose_layer(BertModel(config), tokenizer, [["open", "Chrome"]], [["Chrome", "open"]])
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
+        >>> choose_layer(BertModel(tiny.config), tiny.tokenizer, [["the", "cat"]], [["die", "katze"]])
         1
     """
     check_choice(get_args(LinkMethod), method=method)
@@ -96,10 +87,9 @@ def choose_layer(
     # All layers are in memory, so of one batch at a time.
     for start in range(0, len(source_words), batch_size):
         batch = slice(start, start + batch_size)
-        source, target = encode(source_words[batch]), encode(target_words[batch])
-        for rows in _batches(source, target, batch_size):
+        for source, target in zip(encode(source_words[batch]), encode(target_words[batch]), strict=True):
             for k in range(depth):
-                forward, backward = _directional_links(*source.padded(rows, k), *target.padded(rows, k), method)
+                forward, backward = _directional_links(source, target, k, method)
                 both[k] += int((forward & backward).sum())
                 all_links[k] += int(forward.sum() + backward.sum())
     return 1 + int(np.argmax(both / np.maximum(all_links, 1)))
@@ -147,15 +137,11 @@ def predict_links(
     Example:
         A random encoder links identical words; a trained one, such as `hf_xalign.load("builtin")`, translations.
 
-        >>> from tokenizers import Tokenizer, models, pre_tokenizers
-        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-        >>> backend = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "Chrome": 2, "öffnen": 3}, "[UNK]"))
-        >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
-        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
-        >>> config = BertConfig(vocab_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2)
-        >>> links = predict_links(BertModel(config), "Chrome öffnen", "Chrome", source_lang="de", tokenizer=tokenizer)
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
+        >>> links = predict_links(BertModel(tiny.config), "katze ruht", "katze", tokenizer=tiny.tokenizer)
         >>> links.source_words, links.pairs()
-        (['Chrome', 'öffnen'], [('Chrome', 'Chrome')])
+        (['katze', 'ruht'], [('katze', 'katze')])
     """
     sources, targets = list_texts(source, "source"), list_texts(target, "target")
     check_lengths("sentence pair", source=sources, target=targets)
@@ -173,19 +159,11 @@ def predict_links(
 
 
 class _Units(NamedTuple):
-    """Vectors of words or subwords, and the word of each, int64 (units,), -1 without a vector."""
+    """Vectors of a sentence's words or subwords, float32 (units, layers, dim), the word of each, and all words."""
 
-    vectors: WordVectors
+    vectors: torch.Tensor
     words: torch.Tensor
-
-    def padded(self, rows: np.ndarray, layer: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return normalized vectors (rows, units, dim) of sentences, padded by zeros, and their words, -1 at pads."""
-        starts, ends = self.vectors.offsets[rows], self.vectors.offsets[rows + 1]
-        position = torch.arange(int((ends - starts).max()))
-        inside = position < (ends - starts)[:, None]
-        index = (starts[:, None] + position) * inside
-        unit = torch.nn.functional.normalize(self.vectors.vectors[index, layer], dim=-1)
-        return unit, self.words[index].masked_fill(~inside, -1)
+    size: int
 
 
 def _units(
@@ -194,48 +172,35 @@ def _units(
     sentences: Sequence[Sequence[str]],
     method: LinkMethod,
     **options: Any,
-) -> _Units:
-    """Return the word or subword vectors that `method` compares."""
+) -> Iterator[_Units]:
+    """Yield the word or subword vectors of each sentence that `method` compares."""
     from hf_xalign.modeling.word_vectors import extract_word_vectors, subword_spans, word_spans
 
     subwords = method == "subwords"
-    vectors = extract_word_vectors(model, tokenizer, sentences, subwords=subwords, **options)
+    vectors, offsets, present = extract_word_vectors(model, tokenizer, sentences, subwords=subwords, **options)
     unit_words = [np.arange(len(words)) for words in sentences]
     if subwords:
         unit_words = [subword_spans(spans)[1] for spans in word_spans(model, tokenizer, sentences, None)[1]]
-    words = torch.from_numpy(np.concatenate([*unit_words, np.zeros(0, dtype=np.int64)]))
-    return _Units(vectors, words.masked_fill(~vectors.present, -1))
-
-
-def _batches(source: _Units, target: _Units, batch_size: int) -> Iterator[np.ndarray]:
-    """Yield batches of the numbers of sentence pairs of similar size, without pairs that have an empty side."""
-    sizes = (source.vectors.offsets.diff() * target.vectors.offsets.diff()).numpy()
-    order = np.argsort(sizes, kind="stable")
-    order = order[sizes[order] > 0]
-    for start in range(0, len(order), batch_size):
-        yield order[start : start + batch_size]
+    for start, sentence, words in zip(offsets.tolist(), sentences, unit_words, strict=False):
+        here = slice(start, start + len(words))
+        yield _Units(vectors[here][present[here]], torch.from_numpy(words)[present[here]], len(sentence))
 
 
 def _directional_links(
-    source: torch.Tensor,
-    source_words: torch.Tensor,
-    target: torch.Tensor,
-    target_words: torch.Tensor,
-    method: LinkMethod,
+    source: _Units, target: _Units, layer: int, method: LinkMethod
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the links of both directions, each bool (pairs, source words, target words)."""
-    present = (source_words >= 0)[:, :, None] & (target_words >= 0)[:, None, :]
-    similarity = torch.bmm(source, target.transpose(1, 2)).masked_fill(~present, -torch.inf)
+    """Return the links of both directions, each bool (source words, target words)."""
+    unit = [torch.nn.functional.normalize(side.vectors[:, layer], dim=-1) for side in (source, target)]
+    similarity = unit[0] @ unit[1].T
     directions = []
-    for dim in (2, 1):
+    for dim in (1, 0):
+        chosen = torch.zeros_like(similarity, dtype=torch.bool)
         if method == "softmax":
-            # The softmax of a padding row is NaN, which compares as False.
             chosen = torch.softmax(similarity / _TEMPERATURE, dim) > 0.001
-        else:
-            best = similarity.argmax(dim, keepdim=True)
-            chosen = torch.zeros_like(present).scatter_(dim, best, True)
-        row, i, j = torch.nonzero(chosen & present, as_tuple=True)
-        links = present.new_zeros(len(present), int(source_words.max()) + 1, int(target_words.max()) + 1)
-        links[row, source_words[row, i], target_words[row, j]] = True
+        elif similarity.numel():
+            chosen.scatter_(dim, similarity.argmax(dim, keepdim=True), True)
+        i, j = chosen.nonzero(as_tuple=True)
+        links = torch.zeros(source.size, target.size, dtype=torch.bool)
+        links[source.words[i], target.words[j]] = True
         directions.append(links)
     return directions[0], directions[1]

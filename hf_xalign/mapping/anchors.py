@@ -11,7 +11,7 @@ import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -170,7 +170,7 @@ def make_anchors(
         raise InputError("sentences: pass a list of sentences, not one string.")
     with language_context(model, lang):
         texts = list(sentences)
-        counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer))
+        counted = count_words(texts, lang, find_cut=partial(cut_words, model, tokenizer))
         check_vocabulary(tokenizer, texts, lang, "the text")
         vocabulary = counted.vocabulary(max_words)
         if not len(vocabulary):
@@ -386,22 +386,19 @@ class Occurrences(NamedTuple):
         return content.hexdigest()
 
 
-def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> FindCut:
-    """Return a function that finds truncated words; it tokenizes only sentences that may be too long."""
+def cut_words(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: list[list[str]]
+) -> dict[int, np.ndarray]:
+    """Return which words of too long sentences are truncated; only sentences that may be too long are tokenized."""
     # A token covers at least one byte, or starts a word. If a tokenizer expands a character (some do for ﷺ), a
     # truncated word may be missed here; it is dropped when its sentence is tokenized.
     limit = min(position_limit(model.config, None), tokenizer.model_max_length)
     room = limit - tokenizer.num_special_tokens_to_add()
-
-    def find(sentences: list[list[str]]) -> dict[int, np.ndarray]:
-        long = [k for k, words in enumerate(sentences) if len("".join(words).encode()) + len(words) > room]
-        if not long:
-            return {}
-        chosen = [sentences[k] for k in long]
-        _, spans = word_spans(model, tokenizer, chosen, None)
-        return {k: span[:, 1] == 0 for k, span in zip(long, spans, strict=True)}
-
-    return find
+    long = [k for k, words in enumerate(sentences) if len("".join(words).encode()) + len(words) > room]
+    if not long:
+        return {}
+    _, spans = word_spans(model, tokenizer, [sentences[k] for k in long], None)
+    return {k: span[:, 1] == 0 for k, span in zip(long, spans, strict=True)}
 
 
 def find_occurrences(

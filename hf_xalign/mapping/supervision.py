@@ -75,15 +75,13 @@ def linked_vectors(
             with language_context(encoder[0], lang[side]):
                 encoded[side] = extract_word_vectors(*encoder, rows[f"{side}_words"], desc=label, **options)
         starts = np.stack([encoded[side].offsets[:-1].numpy() for side in SIDES], axis=1)
-        counts = list(map(len, rows["links"]))
-        if not sum(counts):
-            continue
-        links = []
+        links = [np.zeros((0, 2), dtype=np.int64)]
         sentences = zip(rows["links"], rows["source_words"], rows["target_words"])
-        for row, (pair_links, *pair) in enumerate(sentences, start):
+        for row, (pair_links, *pair) in enumerate(sentences):
             if pair_links:
-                links.append(index_pairs(pair_links, f"row {row}, links", (len(pair[0]), len(pair[1]))))
-        places = torch.from_numpy(np.concatenate(links) + np.repeat(starts, counts, axis=0))
+                sizes = len(pair[0]), len(pair[1])
+                links.append(index_pairs(pair_links, f"row {start + row}, links", sizes) + starts[row])
+        places = torch.from_numpy(np.concatenate(links))
         present = encoded["source"].present[places[:, 0]] & encoded["target"].present[places[:, 1]]
         for k, side in enumerate(SIDES):
             vectors[side].append(encoded[side].vectors[places[present, k]])

@@ -188,7 +188,6 @@ def _check_text(columns: Record, where: str, spans: Sequence[str]) -> None:
 
 
 def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]:
-    """Return the row of `english` for each row of `dataset`."""
     places: dict[Any, int] = {}
     for row, name in enumerate(english[id_column][:]):
         if places.setdefault(name, row) != row:

@@ -228,8 +228,6 @@ def check_pieces(
             check_vocabulary(side_tokenizer, cells, language, f"{what}, {side}")
 
 
-# A tokenizer's size and the highest of its ids, cached because a large vocabulary takes a quarter of a second to read.
-_HIGHEST: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
 # Encoders whose tokenizer was said not to fit.
 _MISFITS: WeakSet[PreTrainedModel] = WeakSet()
 # Special tokens that tokenizers and masking insert; other special tokens occur only if the text spells them out.
@@ -244,28 +242,24 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
         cause = "has a decoder. Take an encoder, or the encoder of T5's family alone, such as MT5EncoderModel."
     elif config.model_type == "xlm" and config.use_lang_emb and config.n_langs > 1:
         cause = "adds the embedding of a language only if it is told. Take an encoder without, such as XLM-R."
-    weight = cast(Any, model).get_input_embeddings().weight
     if cause:
         raise InputError(f"this model of type {config.model_type} {cause}")
     put_in = {getattr(tokenizer, f"{name}_token_id", None) for name in _PUT_IN}
-    state = len(tokenizer), put_in
-    if _HIGHEST.get(tokenizer, (None, 0))[0] != state:
-        # Such as the image token of a text model's tokenizer, which needs no embedding.
-        idle = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special} - put_in
-        _HIGHEST[tokenizer] = state, max(set(tokenizer.get_vocab().values()) - idle, default=0)
-    highest = _HIGHEST[tokenizer][1]
-    _warn_of_misfit(model, tokenizer, highest + 1)
-    if highest >= len(weight):
+    # Such as the image token of a text model's tokenizer, which needs no embedding.
+    idle = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special} - put_in
+    rows = len(cast(Any, model).get_input_embeddings().weight)
+    _warn_of_misfit(model, tokenizer, rows)
+    if lacking := set(range(rows, len(tokenizer))) - idle:
         raise InputError(
-            f"the tokenizer {tokenizer_name(tokenizer)} has ids up to {highest}, but the encoder has only "
-            f"{len(weight)} word embeddings. Take the encoder's own tokenizer, or call "
+            f"the tokenizer {tokenizer_name(tokenizer)} has ids up to {max(lacking)}, but the encoder has only "
+            f"{rows} word embeddings. Take the encoder's own tokenizer, or call "
             "model.resize_token_embeddings(len(tokenizer)) first"
         )
 
 
-def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: int) -> None:
+def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
     """Warn once of a tokenizer of fewer than half of the encoder's tokens, or whose padding moves positions."""
-    rows, config = len(cast(Any, model).get_input_embeddings().weight), model.config
+    tokens, config = len(tokenizer), model.config
     signs = [f"it has {tokens:,} tokens for {rows:,} word embeddings"] if 2 * tokens < rows else []
     # E5 and MiniLM have BERT's padding in their config and XLM-R's tokenizer, but their positions do not depend on it.
     if config.model_type in _OFFSET and tokenizer.pad_token_id not in (None, config.pad_token_id):

@@ -53,7 +53,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 14
+_READING = 15
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows hold lists, read as %s pairs"
@@ -176,7 +176,6 @@ def _items(source: Any, source_lang: str | None, target_lang: str) -> Iterator[t
 
 
 def _name(source: Any) -> str:
-    """Return the name of a source in messages and records."""
     if isinstance(source, tuple):
         return ",".join(map(str, source))
     return str(source) if isinstance(source, str | Path) else f"a {type(source).__name__} given in Python"
@@ -203,7 +202,6 @@ def sources(dataset: Dataset) -> list[Entry]:
 
 
 def _load_object(data: Any, asked: Columns, max_pairs: int | None, on_empty: OnEmpty) -> Dataset:
-    """Return the pairs of a dataset, a DataFrame or a list of dicts."""
     name = _name(data)
     dataset = check_dataset(data, name)
     if not len(dataset):
@@ -287,7 +285,7 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
 
 def _convert(dataset: Dataset, name: str, columns: Columns) -> Dataset:
     """Read the pairs of a dataset by the names of its columns; other columns stay."""
-    used = columns.select(dataset.column_names, name)
+    used = columns.select(dataset.features, name)
     gone = [column for column in used if column not in WORDS]
     # A row whose sides are lists becomes several, with its other columns. Those are not decoded otherwise.
     lists = any(_is_list(dataset.features[column]) for column in gone)
@@ -338,7 +336,6 @@ def _load_files(
     keep_unlinked: bool,
     revision: str | None,
 ) -> Dataset:
-    """Return the pairs of files, of the package or of the Hub."""
     name = _name(source)
     form, files, dataset, columns, rows = _open(source, asked, split, revision)
     linked = False
@@ -365,7 +362,6 @@ def _load_files(
 def _read_linked(
     path: Path, columns: Columns, on_empty: OnEmpty, keep_unlinked: bool
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the pairs of a Parquet file with words and links."""
     first = unlinked = empty = 0
 
     def refuse(bad: np.ndarray, what: str) -> None:
@@ -500,7 +496,7 @@ def _open(
     saved = scheme == "folder" and any((files[0] / name).is_file() for name in ("state.json", "dataset_dict.json"))
     if saved or scheme == "hub":
         dataset = _load_saved(files[0], split) if saved else load_hub(str(source), split, revision)
-        rows = enumerate(dataset.select_columns(columns.select(dataset.column_names, str(source))), 1)
+        rows = enumerate(dataset.select_columns(columns.select(dataset.features, str(source))), 1)
         return "hub", [], dataset, columns, cast(Rows, rows)
     if scheme == "folder":
         shards = arrow.finished_shards(files[0])

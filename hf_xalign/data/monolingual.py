@@ -91,7 +91,7 @@ def _batches(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
         case ".txt":
             records = enumerate(({column: line} for _, line in read_sentences(path)), 1)
         case ".parquet":
-            records = read_parquet(path, lambda names, _: [column] if column in names else names)
+            records = read_parquet(path, lambda features, _: [column] if column in features else [*features])
         case _:
             records = ((row, record) for row, record in read_jsonl(path) if record is not None)
     column_type = None

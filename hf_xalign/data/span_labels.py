@@ -32,6 +32,8 @@ _FORMS = [
         r"(?P<part>[BIESLUMW])[-_]?(?P<kind>)",
     )
 ]
+# CoNLL-2012 has brackets: `(PER*`, `*` and `*)`, and `(PER)` or `(PER*)` for a span of one word.
+_OPENING = re.compile(r"\((?P<kind>[^()*]+)\*?\)?")
 _USUAL = re.compile(r"[BIESLUMW]-.+")  # the spelling that needs no conversion
 # WNUT-17 joins two annotators' labels by a comma: `O,B-person`.
 _JOINED = re.compile(r"(?:O|[BIESLU]-[^,]+)(?:,(?:O|[BIESLU]-[^,]+))+")
@@ -134,13 +136,14 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
         # Negative ids, such as -100, mark words that are neither trained on nor scored.
         sentences = [[IGNORED if number < 0 else label.int2str(number) for number in values] for values in sentences]
     names = set(chain.from_iterable(sentences)) - {IGNORED}
-    for fault, is_wrong in {
-        "joins those of several annotators. Keep one of them": _JOINED.fullmatch,
-        "is a bracket of CoNLL-2012. Write the spans as BIO": re.compile(r"\([^()]+\*?\)?").fullmatch,
-    }.items():
-        if found := sorted(filter(is_wrong, names)):
-            row = next(row for row, labels in enumerate(sentences) if found[0] in labels)
-            raise InputError(f"{place(row)}: the label {found[0]!r} {fault}.")
+    if any(map(_OPENING.fullmatch, names)):
+        count = sum(map(bool, map(_OPENING.fullmatch, chain.from_iterable(sentences))))
+        logger.info("%s: %s spans in brackets, as in CoNLL-2012, are read as BIO", name, f"{count:,}")
+        sentences = list(map(_unbracketed, sentences))
+        names = set(chain.from_iterable(sentences)) - {IGNORED}
+    if joined := sorted(filter(_JOINED.fullmatch, names)):
+        row = next(row for row, labels in enumerate(sentences) if joined[0] in labels)
+        raise InputError(f"{place(row)}: the label {joined[0]!r} joins those of several annotators. Keep one of them.")
     # A set's own names say whether `_` stands next to `O` or for it.
     forms = span_parts(names.union(getattr(label, "names", ())))
     if not forms:
@@ -171,8 +174,24 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
     return bio
 
 
+def _unbracketed(labels: Sequence[str]) -> list[str]:
+    """Return BIO labels for brackets; other labels stay, and so do spans inside one another."""
+    bio: list[str] = []
+    kind = None
+    for label in labels:
+        if opening := _OPENING.fullmatch(label):
+            kind = opening["kind"]
+            bio.append(f"B-{kind}")
+        elif label in ("*", "*)"):
+            bio.append(OUTSIDE if kind is None else f"I-{kind}")
+        else:
+            bio.append(label)
+        if label.endswith(")"):
+            kind = None
+    return bio
+
+
 def _refuse_plain(sentences: Sequence[Sequence[str]], names: set[str], place: Callable[[int], str]) -> None:
-    """Raise an InputError if plain labels are mixed with labels of spans."""
     usual = sorted(filter(_USUAL.fullmatch, names))
     plain = names - {*usual, OUTSIDE, UNLABELLED}
     halves = {name[2:] for name in usual if name[0] == "B"} & {name[2:] for name in usual if name[0] != "B"}

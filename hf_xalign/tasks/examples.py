@@ -124,7 +124,7 @@ LAYOUTS = {
         {"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label"}, labels={"-": None}
     ),
     "PAWS-X": Layout({"text_a": "sentence1", "text_b": "sentence2", "label": "label"}),
-    "SICK": Layout({"text_a": "sentence_A", "text_b": "sentence_B", "label": "entailment_label"}),
+    "SICK": Layout({"text_a": "sentence_a", "text_b": "sentence_b", "label": "entailment_label"}),
     "QQP": Layout({"text_a": "question1", "text_b": "question2", "label": "is_duplicate"}),
     "QNLI": Layout({"text_a": "question", "text_b": "sentence", "label": "label"}),
     "SST-2": Layout({"text": "sentence", "label": "label"}),
@@ -155,7 +155,8 @@ def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
         if not record.keys() >= {*layout.columns.values()}:
             continue
         made_columns = layout.make(record, where) if layout.make else {}
-        named = {role: record[column] for role, column in layout.columns.items()} | made_columns | record
+        named = {role: value_of(record, column, where) for role, column in layout.columns.items()}
+        named |= made_columns | record
         label = named.get("label")
         if named.get("text_a") == named.get("text_b") == "NS":  # in PAWS-X
             return record, "without a translation (NS)"
@@ -190,7 +191,8 @@ def read_rows(path: Path) -> Rows:
                     return files.read_table(path, names)
             if suffix == ".txt":
                 header = rows[0] if rows else []
-                known = any({*layout.columns.values()} <= {*header} for layout in LAYOUTS.values())
+                names_lower = {*map(str.lower, header)}
+                known = any({*layout.columns.values()} <= names_lower for layout in LAYOUTS.values())
                 return files.read_table(path) if known else _unprefixed(path)
             if rows and (columns := _word_columns(path, rows[0])):
                 return _group_words(path, *columns)
@@ -573,12 +575,19 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
     scheme, paths = find_source(source, LABELLED, split)
     if scheme == "hub":
         dataset = load_hub(source, split, revision)
-        return "row", _hub_records(dataset), dataset
-    numbered = itertools.chain.from_iterable(map(read_rows, paths))
-    rows = ((line, dict(row)) for line, row in numbered if row is not None)
+        return "row", _lowered(_hub_records(dataset)), dataset
+    rows = _lowered(itertools.chain.from_iterable(map(read_rows, paths)))
     if scheme == "pattern":
         return "example", enumerate((row for _, row in rows), 1), None
     return "line", rows, None
+
+
+def _lowered(rows: Rows) -> Records:
+    """Yield the records of rows with their columns in lower case (`Text`), unless two would then have one name."""
+    for line, row in rows:
+        if row is not None:
+            times = Counter(map(str.lower, row))
+            yield line, {name.lower() if times[name.lower()] == 1 else name: value for name, value in row.items()}
 
 
 def _of_partition(records: Records, source: str, split: str) -> Records:
@@ -694,9 +703,12 @@ def value_of(record: object, column: str, where: str, remedy: str = _REMEDY) -> 
     """Return a value of a record; an InputError that ends with `remedy` is raised if the record has no such column."""
     if not isinstance(record, Mapping):
         raise InputError(f"{where}: {type(record).__name__}, not an object with {column!r}. {remedy}")
-    if column not in record:
-        raise InputError(f"{where}: no column {column!r}; the columns are {', '.join(record) or 'none'}. {remedy}")
-    return record[column]
+    names = [name for name in record if name.lower() == column.lower()]
+    if len(names) != 1:
+        fault = f"{len(names)} columns are called" if names else "no column"
+        columns = ", ".join(record) or "none"
+        raise InputError(f"{where}: {fault} {column!r}; the columns are {columns}. {remedy}")
+    return record[names[0]]
 
 
 def label_of(value: object, column: str, where: str, missing: str = UNLABELLED, classes: Container[str] = ()) -> str:

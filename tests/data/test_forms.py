@@ -50,6 +50,11 @@ def parquet(texts):
     return buffer.getvalue()
 
 
+def objects():
+    texts = [{"deu_Latn": de, "eng_Latn": en} for de, en in ROWS]
+    return Dataset.from_dict({"meta": [{"n": 1}, {"n": 2}], "pair": texts})
+
+
 def treebank(texts, ids=None):
     """Return trees of CoNLL-U whose last word, a full stop, is not parted from the word before.
 
@@ -169,6 +174,9 @@ FORMS = {
         + lines("20201020~12000{n}\tX\t0\tDE-DE\t{de}\tEN-US\t{en}")
     },
     "notes of anki": {"a.txt": "#separator:tab\n#html:true\n" + lines("{de}\t{en}")},
+    "an object under another name": {"a.jsonl": lines('{{"pair": {{"en": "{en}", "de": "{de}"}}, "n": {n}}}')},
+    "sides in capitals": {"a.csv": "ID,Source,Target\n" + lines("{n},{de},{en}")},
+    "languages in capitals": {"a.csv": "ENGLISH,German\n" + lines("{en},{de}")},
     "BPCC": {"a.tsv": "src_lang\ttgt_lang\tsrc\ttgt\n" + lines("eng_Latn\tdeu_Latn\t{en}\t{de}")},
     "europarl with its tags": {
         side: '<CHAPTER ID=1>\n<SPEAKER ID=1 NAME="X">\n' + lines(f"{{{side}}}\n<P>") for side in ("de", "en")
@@ -324,6 +332,10 @@ REFUSED = {
         {"a.tsv": "en\txx\tsrc\n" + lines("{en}\t{de}\tpackage")},
         "columns are: 'en', 'xx', 'src'",
     ),
+    "two columns that capitals tell apart": (
+        {"a.jsonl": lines('{{"source": "{de}", "Source": "x", "target": "{en}"}}')},
+        "the columns are: 'source', 'Source', 'target'",
+    ),
     "unknown form": ({"a.tsv": lines("x{n}\ty\t{en}\t{de}")}, "--source_column 1 --target_column 2"),
     "gettext": ({"a.po": "x\n"}, "po2tmx"),
     "xliff": ({"a.xlf": "<xliff/>\n"}, "by xliff2po and po2csv"),
@@ -373,7 +385,7 @@ def test_what_cannot_be_read_says_what_to_do(name, tmp_path):
         load_parallel(f"de={source_of(files, tmp_path)}")
 
 
-def test_rows_in_memory_are_read_by_the_rules_of_files():
+def test_rows_in_memory_are_read_by_the_rules_of_files(tmp_path):
     table = Dataset.from_dict({"de": DE, "en": EN})
     for data in (table, table.to_pandas(), table.to_list(), {"de": table}, [table, table.to_list()][:1]):
         pairs = load_parallel(data)
@@ -385,6 +397,10 @@ def test_rows_in_memory_are_read_by_the_rules_of_files():
         with pytest.raises(InputError, match="row 1: empty side"):
             load_parallel({"de": frame})
     assert load_parallel({"de": DE, "en": EN}, source_lang="de")["target"][:] == EN  # columns, not languages
+    for source in (objects(), objects().to_list(), str(tmp_path / "a.parquet")):
+        objects().to_parquet(tmp_path / "a.parquet")
+        pairs = load_parallel(source, source_lang="de")
+        assert pairs["source"][:] == DE and pairs["target"][:] == EN
     several = [
         {"translation": {"language": ["en", "de", "de"], "translation": [en, de, de.upper()]}} for de, en in ROWS
     ]

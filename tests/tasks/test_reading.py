@@ -1,6 +1,7 @@
 """Labelled text and questions from every format, labels, and sets with two languages."""
 
 import gzip
+import json
 import logging
 import re
 from functools import partial
@@ -613,11 +614,49 @@ def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
     assert_refused({message: (call, message) for message, call in table.items()})
 
 
-def test_brackets_of_conll_2012_are_no_labels(tmp_path):
+def test_brackets_of_conll_2012_become_bio(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     path = tmp_path / "a.conll"
-    path.write_text("w0 (PERSON*\nw1 *)\nw2 *\n")
-    with pytest.raises(InputError, match=r"a.conll, .*: the label '\(PERSON\*' is a bracket of CoNLL-2012"):
+    path.write_text("w0 (PERSON*\nw1 *)\nw2 *\nw3 (GPE)\n\nw4 *\nw5 (DATE*\nw6 *\nw7 *)\nw8 (GPE*)\nw9 *\n")
+    labels = read_examples(f"de={path}", "token").rows["labels"][:]
+    assert labels[0] == ["B-PERSON", "I-PERSON", "O", "B-GPE"]
+    assert labels[1] == ["O", "B-DATE", "I-DATE", "I-DATE", "B-GPE", "O"]
+    assert caplog.text.count("4 spans in brackets, as in CoNLL-2012, are read as BIO") == 1
+    path.write_text("w0 (A*\nw1 (B*(C*)\nw2 *)\nw3 *\n")
+    with pytest.raises(InputError, match=r"the label '\(B\*\(C\*\)' marks no span"):
         read_examples(f"de={path}", "token")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "expected"),
+    [
+        ("sequence", "Text,Label\ngut,pos\n", {"text_a": "gut", "label": "pos"}),
+        ("sequence", "Premise,Hypothesis,Label\na,b,neutral\n", {"text_a": "a", "text_b": "b", "label": "neutral"}),
+        ("sequence", "Review,SENTIMENT\ngut,pos\n", {"text_a": "gut", "label": "pos"}),
+        ("token", "Tokens,NER_tags\nin Oslo,O B-LOC\n", {"tokens": ["in", "Oslo"], "labels": ["O", "B-LOC"]}),
+    ],
+)
+def test_columns_in_capitals_are_found(kind, rows, expected, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(rows)
+    assert read_examples(f"de={path}", kind).rows[0] == {**expected, "line": 2}
+
+
+def test_columns_that_only_capitals_tell_apart_are_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,Text,Label\ngut,schlecht,pos\n")
+    with pytest.raises(InputError, match="2 columns are called 'text'; the columns are text, Text, label"):
+        read_examples(f"de={path}", "sequence")
+    path.write_text("ID,id,Utterance,Class\n1,2,gut,pos\n")
+    chosen = read_examples(f"de={path}", "sequence", text_columns=["Utterance"], label_column="Class")
+    assert chosen.rows[0]["text_a"] == "gut"
+
+
+def test_questions_have_columns_in_capitals(tmp_path):
+    row = {"ID": "q", "Question": "Wo?", "Context": "In Rom.", "Answers": {"text": ["Rom"], "answer_start": [3]}}
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    assert read_questions(f"de={path}").rows[0]["answers"] == {"text": ["Rom"], "answer_start": [3]}
 
 
 def test_a_name_of_an_annotator_is_no_label(tmp_path):

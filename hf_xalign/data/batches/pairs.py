@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -252,7 +252,6 @@ class PairCollator(LinkCollator):
 
 
 def _owners(sentences: Sequence[Sentence]) -> np.ndarray:
-    """Return the sentence of each word in use."""
     return np.repeat(np.arange(len(sentences)), [len(used) for _, _, used in sentences])
 
 
@@ -322,7 +321,7 @@ class WordCollator(LinkCollator):
             batch, places = self._sequences(sentences)
         batch.update(self._link_tensors(links, sentences, places))
         if self.languages is not None:
-            language = _languages(rows, self.languages, self.pivot)
+            language = sentence_languages(rows, self.languages, self.pivot)
             if alone:
                 counts = torch.tensor([len(used) for _, _, used in sentences])
                 language = language.repeat_interleave(counts).unsqueeze(0)
@@ -380,13 +379,13 @@ class CachedLinkCollator:
             "kept_links": link_ids,
         }
         if self.languages is not None:
-            batch["language"] = _languages(rows, self.languages, self.pivot).unsqueeze(0)
+            batch["language"] = sentence_languages(rows, self.languages, self.pivot).unsqueeze(0)
         return batch
 
 
-def _languages(rows: list[EncodedRow], language_ids: dict[str, int], pivot: str | None) -> torch.Tensor:
+def sentence_languages(rows: list[EncodedRow], numbers: Mapping[str, int], pivot: str | None) -> torch.Tensor:
     """Return the number of each sentence's language, all sources and then all targets."""
-    return torch.tensor([*(language_ids[row["source_lang"]] for row in rows), *[language_ids[str(pivot)]] * len(rows)])
+    return torch.tensor([*(numbers[row["source_lang"]] for row in rows), *[numbers[str(pivot)]] * len(rows)])
 
 
 def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:

@@ -14,7 +14,7 @@ from pyarrow.compute import utf8_length
 from torch.utils.data import Sampler
 
 from hf_xalign.data.arrow import language_ids, scan_columns
-from hf_xalign.data.batches.pairs import EncodedRow, PairCollator
+from hf_xalign.data.batches.pairs import EncodedRow, PairCollator, sentence_languages
 
 LanguageSampling = Literal["proportional", "each", "temperature"]
 
@@ -77,7 +77,6 @@ class PairSampler(Sampler[int]):
             left = max(0, left - len(chunk))
 
     def _chunks(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield the epoch's indices in parts."""
         if self.language_sampling == "each":
             step = max(1, self.step_pairs // len(self.sizes))
             rounds = int(self.sizes.max())
@@ -91,7 +90,6 @@ class PairSampler(Sampler[int]):
             yield from self._ordered(np.arange(len(self.lengths), dtype=np.int32), self.step_pairs, rng)
 
     def _corpora(self) -> Iterator[np.ndarray]:
-        """Yield the indices of each language."""
         return (np.flatnonzero(self.codes == code).astype(np.int32) for code in range(len(self.sizes)))
 
     def _ordered(self, indices: np.ndarray, step: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -240,7 +238,6 @@ class PairedCollator:
             return batch
         pairs = self.pairs(drawn)
         if self.language_rows is not None:
-            languages = [*(pair["source_lang"] for pair in drawn), *[self.pivot] * len(drawn)]
-            token_types = torch.tensor([self.language_rows[str(language)] for language in languages])
+            token_types = sentence_languages(drawn, self.language_rows, self.pivot)
             pairs["token_type_ids"] = token_types[:, None].expand_as(pairs["input_ids"]).contiguous()
         return batch | {f"{PAIR}{name}": value for name, value in pairs.items()}

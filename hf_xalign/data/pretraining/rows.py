@@ -375,7 +375,6 @@ class TokenEntries:
 
 
 def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:
-    """Draw a share of the entries, in their order."""
     check_range(above=0, most=1, share=share)
     count = round(share * len(ids))
     if not count:

@@ -237,12 +237,10 @@ def _marks(text: str) -> Iterator[str]:
 
 
 def _core(model: Spec) -> models.Model:
-    """Build the model of a tokenizer, which splits words into pieces."""
     return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model})).model
 
 
 def _usage_of(model: Spec, words: Counter[str]) -> Counter[str]:
-    """Count the pieces that words are split into."""
     split, counts = _core(model), Counter[str]()
     for word, times in words.items():
         for token in split.tokenize(word):
@@ -455,7 +453,6 @@ def _usage(tokenizer: Tokenizer, texts: Iterable[str], size: int) -> tuple[np.nd
 
 
 def _renumber(processor: Spec | None, new_id: Callable[[int], int]) -> None:
-    """Give the special tokens of a post-processor their new ids."""
     if processor is None:
         return
     for inner in processor.get("processors", []):

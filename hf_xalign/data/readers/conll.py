@@ -54,7 +54,6 @@ def is_withheld(words: Sequence[str]) -> bool:
 
 
 def _blocks(path: str | Path) -> Iterator[list[_Line]]:
-    """Yield the lines between blank lines."""
     lines = ((number, line, split_cells(line)) for number, line in read_lines(path))
     for is_blank, block in itertools.groupby(lines, lambda line: not line[1].strip()):
         if not is_blank:

@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+from datasets import Features
+
 from hf_xalign.cache import check_regular
 from hf_xalign.data import forms
 from hf_xalign.data.arrow import open_parquet, parquet_batches
@@ -118,7 +120,6 @@ def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _convert(encoding: str) -> str:
-    """Return the advice to convert a file from an encoding."""
     return f"Convert the file, for example by: iconv -f {encoding} -t utf-8"
 
 
@@ -270,11 +271,13 @@ def _distinct(names: list[str], path: str | Path) -> list[str]:
     return names
 
 
-def read_parquet(path: Path, select: Callable[[list[str], str], list[str]] | None = None) -> Rows:
-    """Yield `(row, record)` of a Parquet file, with the columns that `select` chooses of its columns."""
+def read_parquet(path: Path, select: Callable[[Record, str], list[str]] | None = None) -> Rows:
+    """Yield `(row, record)` of a Parquet file, with the columns that `select` chooses by its features."""
     with open_parquet(path) as file:
         names = _distinct(file.schema_arrow.names, path)
-        batches = parquet_batches(file, 1000, names if select is None else select(names, str(path)))
+        if select is not None:
+            names = select(Features.from_arrow_schema(file.schema_arrow), str(path))
+        batches = parquet_batches(file, 1000, names)
         yield from enumerate(itertools.chain.from_iterable(batch.to_pylist() for batch in batches), 1)
 
 

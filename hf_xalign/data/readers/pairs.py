@@ -55,16 +55,17 @@ class Columns:
         text_columns = tuple(name for name in names if name not in (*WORDS, "links"))
         return find_columns(text_columns, self.source_lang or source_lang, self.target_lang)
 
-    def select(self, columns: Iterable[str], name: str) -> list[str]:
-        """Return the columns that need to be read."""
-        names = list(columns)
+    def select(self, features: Record, name: str) -> list[str]:
+        """Return the columns that need to be read, by the features of a dataset."""
+        names = list(features)
         pair = self.find(names)
         # Each row's language may name its column.
         if pair is None and self.source is None and self.source_lang is None and "source_lang" in names:
             return names
-        if pair is None and not {*_NESTED} & {*names}:
+        inside = {*_NESTED, self._object(features, None)}
+        if pair is None and not inside & {*names}:
             raise self.missing(names, name)
-        wanted = {*_NESTED, *SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
+        wanted = {*inside, *SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
         return [column for column in names if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
@@ -130,16 +131,9 @@ class Columns:
         """Return the columns of the two sides, and the record with the texts of its `translation`, if it has one."""
         source_lang = record.get("source_lang")
         source_lang = source_lang if isinstance(source_lang, str) and source_lang else None
-        objects = [name for name, value in record.items() if isinstance(value, Mapping)]
-        nested = next((name for name in objects if name in _NESTED), None)
+        nested = self._object(record, source_lang)
         if nested is None:
-            pair = self.find(record, source_lang)
-            inside = {} if pair else {name: self.find(record[name], source_lang) for name in objects}
-            # `{"sentence": {"de": ..., "en": ...}}`
-            by_language = [name for name, found in inside.items() if found and found.by_language]
-            if len(by_language) != 1:
-                return record, pair
-            nested = by_language[0]
+            return record, self.find(record, source_lang)
         translation: Record = record[nested]
         # TranslationVariableLanguages of `datasets`
         if {"language", "translation"} <= translation.keys():
@@ -149,6 +143,16 @@ class Columns:
             translation = {language: found if len(found) > 1 else found[0] for language, found in texts.items()}
         flat = {name: value for name, value in record.items() if name != nested} | dict(translation)
         return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
+
+    def _object(self, record: Record, source_lang: str | None) -> str | None:
+        """Return the column of an object with both sides, such as `{"text": {"de": ..., "en": ...}}`, or None."""
+        objects = [name for name, value in record.items() if isinstance(value, Mapping)]
+        nested = next((name for name in objects if name in _NESTED), None)
+        if nested or self.find(record, source_lang):
+            return nested
+        inside = {name: self.find(record[name], source_lang) for name in objects}
+        by_language = [name for name, found in inside.items() if found and found.by_language]
+        return by_language[0] if len(by_language) == 1 else None
 
     def announce(self, pair: Pair, where: str) -> None:
         """Log which column holds which side."""
@@ -164,7 +168,6 @@ class Columns:
 
 @cache
 def _say_turned(name: str) -> None:
-    """Log once for each file that its sides are turned."""
     logger.warning("%s: its rows say that their source is in the pivot, so both sides are turned", name)
 
 

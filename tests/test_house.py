@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1550, 21),
     "core": (2803, 54),
-    "data": (6997, 126),
+    "data": (6944, 126),
     "evaluation": (1962, 17),
     "explore": (297, 3),
     "hub": (380, 11),
@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (4681, 74),
     "objectives": (1234, 11),
     "prepare": (943, 3),
-    "recipes": (2517, 31),
+    "recipes": (2518, 31),
     "report": (448, 2),
     "search": (613, 5),
     "statistics": (719, 10),

@@ -142,7 +142,7 @@ class AlignMLMTrainer(AlignmentTrainer):
             return text
         block_size = position_limit(model.config, 512)
         with self.args.main_process_first(desc="encoding text"):
-            return encode_pretraining(text, self.processing_class, model.config, block_size=block_size).dataset
+            return encode_pretraining(text, self.processing_class, model.config, block_size=block_size)[0]
 
     # ---- Loss ----
 

@@ -69,10 +69,10 @@ def scan_codes(pairs: Dataset, column: str) -> Iterator[Any]:
         yield pairs.data[column].take(pairs._indices.column(0))
 
 
-def count_languages(pairs: Dataset) -> Counter[str]:
-    """Count the pairs of each source language."""
+def count_languages(pairs: Dataset, column: str = "source_lang") -> Counter[str]:
+    """Count the pairs of each language of a side."""
     counts = Counter[str]()
-    for codes in scan_codes(pairs, "source_lang"):
+    for codes in scan_codes(pairs, column):
         for code in codes.value_counts().to_pylist():
             counts[code["values"]] += code["counts"]
     return counts

@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 
 Row = tuple[Any, ...]  # values of the columns of `_SCHEMA`
 Entry = dict[str, Any]  # what the record says of a source
+_Opened = tuple[str, list[Path], Dataset | None, Columns, Rows]  # form, files or else a dataset, columns and rows
 OnEmpty = Literal["error", "drop"]
 
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
@@ -56,7 +57,7 @@ PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 _READING = 15
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
-_UNFOLDED = "%s: %s rows hold lists, read as %s pairs"
+_UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
 _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
@@ -134,7 +135,8 @@ def load_parallel(
             raise InputError(f"{name}: the source language is the pivot, {target_lang}. {other}")
         asked = Columns(lang, target_lang, source_column, target_column)
         if isinstance(item, str | Path | tuple):
-            part = _load_files(item, asked, split, max_pairs, on_empty, keep_unlinked, revision)
+            opened = _open(item, asked, split, revision)
+            part = _load_files(_name(item), opened, max_pairs, on_empty, keep_unlinked)
         else:
             part = _load_object(item, asked, max_pairs, on_empty)
         if is_first_process():
@@ -206,7 +208,7 @@ def _load_object(data: Any, asked: Columns, max_pairs: int | None, on_empty: OnE
     dataset = check_dataset(data, name)
     if not len(dataset):
         raise InputError(f"{name} has no rows. Give at least one sentence pair.")
-    if asked.source is None:
+    if asked.source_column is None:
         if {"source", "target"} <= {*dataset.column_names}:
             dataset = _full(dataset, name, on_empty)
         pairs = read_dataset(dataset, name, asked.source_lang, asked.target_lang)
@@ -272,8 +274,7 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
     columns = [column for column in COLUMNS[2:] if column in pairs.column_names]
     codes: dict[str, str] = {}
     for column in columns:
-        for part in arrow.scan_codes(pairs, column):
-            codes |= {code: check_language(code, f"{name}: {column}") for code in part.unique().to_pylist()}
+        codes |= {code: check_language(code, f"{name}: {column}") for code in arrow.count_languages(pairs, column)}
     if all(code == one for code, one in codes.items()):
         return pairs
 
@@ -295,7 +296,7 @@ def _convert(dataset: Dataset, name: str, columns: Columns) -> Dataset:
         pairs: list[Sides] = []
         owners: list[int] = []
         for k, row in enumerate(rows):
-            pairs += columns.read({column: batch[column][k] for column in used}, f"{name}, row {row}")[0]
+            pairs += columns.read({column: batch[column][k] for column in used}, f"{name}, row {row}")
             owners += [k] * (len(pairs) - len(owners))
         kept = {column: [batch[column][k] for k in owners] for column in repeated}
         return {**kept, **{column: [pair[k] for pair in pairs] for k, column in enumerate(COLUMNS)}}
@@ -327,27 +328,17 @@ def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked:
     return _one_code(Dataset(data, info=datasets.DatasetInfo(), fingerprint=key), name)
 
 
-def _load_files(
-    source: str | Path | tuple[str | Path, ...],
-    asked: Columns,
-    split: str,
-    max_pairs: int | None,
-    on_empty: OnEmpty,
-    keep_unlinked: bool,
-    revision: str | None,
-) -> Dataset:
-    name = _name(source)
-    form, files, dataset, columns, rows = _open(source, asked, split, revision)
+def _load_files(name: str, opened: _Opened, max_pairs: int | None, on_empty: OnEmpty, keep_unlinked: bool) -> Dataset:
+    form, files, dataset, columns, rows = opened
     linked = False
-    if form in ("shards", ".parquet") and columns.source is None:
+    if form in ("shards", ".parquet") and columns.source_column is None:
         # `hf-xalign align-words` writes words and links.
         with arrow.open_parquet(files[0]) as file:
             linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
     names = (str(files[0]), str(files[1])) if form == "aligned" else (name, name)
     hashes = [checksum(file, "blake2b") for file in files]  # none for a dataset
     content = [dataset._fingerprint] if dataset else [linked and ("linked", keep_unlinked), *hashes]
-    settings = [columns.source_lang, columns.target_lang, columns.source, columns.target, max_pairs, on_empty]
-    key = digest(_READING, form, content, settings)
+    key = digest(_READING, form, content, vars(columns), max_pairs, on_empty)
     if linked:
         shards = (_read_linked(file, columns, on_empty, keep_unlinked) for file in files)
         batches = arrow.take_rows(itertools.chain.from_iterable(shards), max_pairs)
@@ -393,22 +384,12 @@ def _read_linked(
         logger.info("%s: dropped %d pairs with an empty side and %d without links", path, empty, unlinked)
 
 
-def stream_parallel(
-    source: str,
-    *,
-    source_lang: str | None = None,
-    target_lang: str = "en",
-    split: str = "train",
-    source_column: str | None = None,
-    target_column: str | None = None,
-    revision: str | None = None,
-) -> Iterator[Row]:
+def stream_parallel(source: str, *, split: str = "train", revision: str | None = None, **asked: Any) -> Iterator[Row]:
     """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`].
 
     Text that may be noisy is not refused: a warning says if its first pairs look swapped or like no sentences.
     """
-    asked = Columns(source_lang, target_lang, source_column, target_column)
-    form, files, _, columns, rows = _open(source, asked, split, revision)
+    form, files, _, columns, rows = _open(source, Columns(**asked), split, revision)
     name = str(files[0]) if len(files) == 1 else source
     pairs = (pair for _, pair in _read(rows, columns, name, form) if pair is not None)
     if sample := list(itertools.islice(pairs, SAMPLE)):
@@ -488,10 +469,7 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
     return dataset
 
 
-def _open(
-    source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None
-) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
-    """Return a source's kind, its files or else its dataset, its columns, and its rows."""
+def _open(source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None) -> _Opened:
     scheme, files = find_source(source, PAIRS, split)
     saved = scheme == "folder" and any((files[0] / name).is_file() for name in ("state.json", "dataset_dict.json"))
     if saved or scheme == "hub":
@@ -583,7 +561,7 @@ def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
     # The reader of a header has logged it.
     said = form in (".tsv", ".csv")
-    lists = pairs = 0
+    count = pairs = 0
     for row, record in rows:
         if record is None or record.get("translation", ...) is None:
             yield row, None
@@ -595,17 +573,16 @@ def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[
         if row == 1 and "links" in record:
             logger.warning("%s: links are not read, because they need a Parquet file with both columns of words", name)
         where = f"{name}, row {row}"
-        found, are_lists = columns.read(record, where)
+        found = columns.read(record, where)
         words = []
-        for column in WORDS[::-1] if columns.source == "target" else WORDS:
+        for column in WORDS[::-1] if columns.source_column == "target" else WORDS:
             value = record.get(column)
             words.append(None if value is None else check_words(value, f"{where}: {column}"))
-        if are_lists:
-            lists, pairs = lists + 1, pairs + len(found)
+        count, pairs = count + 1, pairs + len(found)
         for pair in found:
             yield row, (*pair, *words)
-    if lists:
-        logger.warning(_UNFOLDED, name, f"{lists:,}", f"{pairs:,}")
+    if pairs != count:
+        logger.warning(_UNFOLDED, name, f"{count:,}", f"{pairs:,}")
 
 
 def _batches(pairs: Iterator[Row]) -> Iterator[pyarrow.RecordBatch]:

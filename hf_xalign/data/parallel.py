@@ -13,7 +13,7 @@ import pyarrow.compute
 from datasets import Dataset
 
 from hf_xalign.checks import check_lengths
-from hf_xalign.data.arrow import count_languages, language_ids, scan_codes, scan_columns
+from hf_xalign.data.arrow import count_languages, language_ids, scan_columns
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import parse_language
@@ -133,9 +133,7 @@ def only_language(pairs: Dataset, column: str, what: str) -> str | None:
     """Return the language code in a column, None without that column; raise an InputError if there are several."""
     if column not in pairs.column_names:
         return None
-    codes: dict[str, None] = {}
-    for part in scan_codes(pairs, column):
-        codes |= dict.fromkeys(part.unique().to_pylist())
+    codes = count_languages(pairs, column)
     if len({parse_language(str(code)).language for code in codes}) > 1:
         raise InputError(f"{what}: {column} is {' and '.join(map(str, codes))}. Give the rows of each language alone.")
     return next(iter(codes), None)

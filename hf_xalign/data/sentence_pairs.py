@@ -31,13 +31,6 @@ class PairCounts(NamedTuple):
     long: int
 
 
-class SentencePairs(NamedTuple):
-    """Encoded pairs, and their counts by `source_lang`."""
-
-    dataset: Dataset
-    counts: dict[str, PairCounts]
-
-
 class SentenceFrame(NamedTuple):
     """Special tokens that the tokenizer puts around one sentence or two."""
 
@@ -69,14 +62,14 @@ def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
 
 def encode_sentence_pairs(
     dataset: Dataset, tokenizer: PreTrainedTokenizerBase, *, min_tokens: int = 10, max_tokens: int = 128
-) -> SentencePairs:
+) -> tuple[Dataset, dict[str, PairCounts]]:
     """Encode the two texts of each pair, and drop pairs that are too short or too long (PPA, section 3.2).
 
     A pair is kept if each side has at least `min_tokens`, and both together have at most `max_tokens`, without special
     tokens. A smaller `model_max_length` of the tokenizer lowers the limit. Nothing is truncated.
 
-    Returns the counts, and a dataset with `source_ids`, `target_ids` (without special tokens), `length` (both sides
-    together), `source_lang`, `target_lang`, and `pair`, the row's number in `dataset`.
+    Returns a dataset with `source_ids`, `target_ids` (without special tokens), `length` (both sides together),
+    `source_lang`, `target_lang`, and `pair`, the row's number in `dataset`; and the counts by `source_lang`.
     """
     dataset = as_parallel(dataset, "the dataset")
     limit = min(max_tokens, tokenizer.model_max_length - sentence_frame(tokenizer).pair_specials)
@@ -102,7 +95,7 @@ def encode_sentence_pairs(
     if len(rows_left) < len(encoded):
         logger.info("pairs dropped: %s (%s)", summary, rules)
         encoded = encoded.select(rows_left)
-    return SentencePairs(encoded.remove_columns(TOKENS), counts)
+    return encoded.remove_columns(TOKENS), counts
 
 
 def encode_sides(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, what: str) -> Dataset:

@@ -70,7 +70,7 @@ def load_sentence_corpus(data: TextArguments, args: PPAConfig) -> Corpus:
             set_prompt(tokenizer, args.prompt)
         usable = np.zeros(len(corpus.train), dtype=bool)
         limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
-        usable[encode_sentence_pairs(corpus.train, tokenizer, **limits).dataset["pair"][:]] = True
+        usable[encode_sentence_pairs(corpus.train, tokenizer, **limits)[0]["pair"][:]] = True
         limit = (data.max_train_pairs, args.seed, args.draw)
         corpus.train = draw_pairs(corpus.train, usable, corpus.sources["train"], *limit)
     return corpus

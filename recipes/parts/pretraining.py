@@ -142,11 +142,12 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
         config=model.config,
         block_size=data.block_size,
         long_sentences=data.long_sentences,
+        seed=args.seed,
     )
-    rows = encode(corpora, pairs=pairs, pair_share=data.pair_share, pair_halves=data.pair_halves, seed=args.seed)
-    evaluation = encode(held_out).dataset if held_out else None
+    rows, counts = encode(corpora, pairs=pairs, pair_share=data.pair_share, pair_halves=data.pair_halves)
+    evaluation = encode(held_out)[0] if held_out else None
     sources = {"train": _entries(data.corpus, corpora), "eval": _entries(data.eval_corpus, held_out)}
-    text = (languages, rows.dataset, evaluation, rows.counts)
+    text = (languages, rows, evaluation, counts)
     return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources, notes)
 
 

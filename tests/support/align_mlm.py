@@ -23,14 +23,14 @@ def make_rows(count=16, pairs=False, block_size=24, **options):
         "en": Dataset.from_dict({"text": [f"{english} {k}" for k, (_, english, _) in enumerate(text)]}),
         "de": Dataset.from_dict({"text": [f"{german} {k}" for k, (german, _, _) in enumerate(text)]}),
     }
-    rows = encode_pretraining(
+    rows, _ = encode_pretraining(
         corpora,
         make_tokenizer(),
         make_encoder().config,
         block_size=block_size,
         pairs=make_pairs(16).remove_columns("source_lang").add_column("source_lang", ["de"] * 16) if pairs else None,
         **options,
-    ).dataset
+    )
     return rows.select(np.linspace(0, len(rows) - 1, count, dtype=int))
 
 

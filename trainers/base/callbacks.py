@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState
 
-from hf_xalign.data.batches.masked import EpochCollator
+from hf_xalign.data.batches.masked import MaskingCollator
 from hf_xalign.distributed import local_shard
 from hf_xalign.errors import NonFiniteLossError
 from hf_xalign.trainers.base.checkpoints import last_complete_checkpoint
@@ -65,7 +65,7 @@ class StepStart(TrainerCallback):
     def on_epoch_begin(self, *_: object, **of_trainer: object) -> None:
         """Seed sampler and collator: accelerate's wrappers hide them from `set_epoch` in several processes."""
         self._trainer.sampler.set_epoch(self._epoch)
-        if isinstance(self._trainer.data_collator, EpochCollator):
+        if isinstance(self._trainer.data_collator, MaskingCollator):
             self._trainer.data_collator.set_epoch(self._epoch)
         self._epoch += 1
 

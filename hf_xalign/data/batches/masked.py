@@ -133,25 +133,20 @@ WordObjective = Literal["tlm", "mlm", "none"]
 DictMLM = Literal["input", "label"]
 
 
-class EpochCollator:
-    """Base of collators that draw differently in each epoch; trainers call `set_epoch`."""
+class MaskingCollator:
+    """Base of collators that mask other tokens in each epoch; trainers call `set_epoch`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, seed: int, mlm_probability: float, *, hides: bool = True):
+        self.pad_token_id = tokenizer.pad_token_id
+        self.vocabulary = masking_vocabulary(tokenizer) if hides else None
+        self.seed = seed
+        self.mlm_probability = mlm_probability
         # In shared memory, because persistent dataloader workers keep their first copy of the collator.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch before it begins, in every dataloader worker."""
         self._epoch.fill_(epoch)
-
-
-class _MaskingCollator(EpochCollator):
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, seed: int, mlm_probability: float, *, hides: bool = True):
-        super().__init__()
-        self.pad_token_id = tokenizer.pad_token_id
-        self.vocabulary = masking_vocabulary(tokenizer) if hides else None
-        self.seed = seed
-        self.mlm_probability = mlm_probability
 
     def _hide(
         self, sentences: Sequence[Sequence[int]], examples: np.ndarray
@@ -179,7 +174,7 @@ class _MaskingCollator(EpochCollator):
         }
 
 
-class PPACollator(_MaskingCollator):
+class PPACollator(MaskingCollator):
     """Collate rows of [`~hf_xalign.data.sentence_pairs.encode_sentence_pairs`] (PPA, sections 2.1 and 2.2).
 
     The batch holds (B pairs, M masked tokens; int64 unless stated):
@@ -242,7 +237,7 @@ class PPACollator(_MaskingCollator):
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
-class PretrainingCollator(_MaskingCollator):
+class PretrainingCollator(MaskingCollator):
     """Collate rows of [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
 
     The batch holds (B rows, M masked tokens; all int64):
@@ -286,7 +281,7 @@ class PretrainingCollator(_MaskingCollator):
         """Return a collator with fixed masks and plain labels, so that losses of all objectives are comparable."""
         collator = copy.copy(self)
         collator.translations = None
-        EpochCollator.__init__(collator)
+        collator._epoch = torch.zeros_like(self._epoch).share_memory_()
         return collator
 
     def __call__(self, rows: Sequence[EncodedRow]) -> dict[str, torch.Tensor]:
@@ -300,8 +295,7 @@ class PretrainingCollator(_MaskingCollator):
                 ids = [self.language_ids[code] for code in row["languages"]]
                 languages.append(np.repeat(ids, row["parts"]))
             spoken["token_type_ids"], _ = pad_rows(languages, 0)
-        if self.translations is not None:
-            self._translate(self.translations, examples, masked, labels, spoken.get("token_type_ids"))
+        self._translate(examples, masked, labels, spoken.get("token_type_ids"))
         batch = self._batch(masked, labels, inside) | spoken
         padded = [len(row["parts"]) > 1 and self.pad_token_id in row["input_ids"] for row in rows]
         if any(padded):
@@ -317,23 +311,21 @@ class PretrainingCollator(_MaskingCollator):
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
     def _translate(
-        self,
-        translations: Translations,
-        examples: np.ndarray,
-        masked: np.ndarray,
-        labels: np.ndarray,
-        languages: np.ndarray | None,
+        self, examples: np.ndarray, masked: np.ndarray, labels: np.ndarray, languages: np.ndarray | None
     ) -> None:
         """Change masked tokens and their languages, or the labels, int64 (B, T), into translations, in place."""
+        if self.translations is None:
+            return
         changed = labels != IGNORED
         counts = 2 * changed.sum(axis=1)
         draws = example_draws(examples, counts, seed=self.seed, epoch=int(self._epoch), stream=2).reshape(-1, 2)
         chosen = draws[:, 0] < self.dict_probability
         changed[changed] = chosen
         if self.dict_mlm == "label":
-            labels[changed] = translations.draw(labels[changed], draws[chosen, 1])
+            labels[changed] = self.translations.draw(labels[changed], draws[chosen, 1])
         elif languages is not None:
-            translated = translations.draw(languages[changed] * LANGUAGE + labels[changed], draws[chosen, 1])
+            tokens = languages[changed] * LANGUAGE + labels[changed]
+            translated = self.translations.draw(tokens, draws[chosen, 1])
             languages[changed], masked[changed] = np.divmod(translated, LANGUAGE)
 
     def _translations(self, entries: TokenEntries) -> Translations:

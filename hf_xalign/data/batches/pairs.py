@@ -121,48 +121,40 @@ class LinkCollator:
     every_word: bool = field(default=False, kw_only=True)
     sub_batch: int | None = field(default=None, kw_only=True)
 
-    def _sentences(self, rows: list[EncodedRow]) -> tuple[list[np.ndarray], list[Sentence]]:
-        """Return the links of each pair, and the sentences, all sources and then all targets."""
+    def _sentences(self, rows: list[EncodedRow]) -> tuple[list[np.ndarray], list[Sentence], list[Sentence]]:
+        """Return the links of each pair, all sources and then all targets, and the words near f0 of one side."""
         links = [pair_links(row, self.linked_tokens) for row in rows]
-        sentences = []
+        sentences, kept = [], []
         for half, side in enumerate(SIDES):
             for row, pairs in zip(rows, links, strict=True):
-                used = np.unique(pairs[:, half])
+                linked = used = np.unique(pairs[:, half])
                 if side == self.regularized_side and self.regularized_words != "linked":
                     ends = np.asarray(row[f"{side}_ends"])
                     every = self.regularized_words == "all_specials"
                     specials = len(ends) + np.arange(2 if every else _SPECIALS[self.linked_tokens])
-                    used = np.union1d(used, np.concatenate([np.flatnonzero(ends), specials]))
+                    linked = used = np.union1d(used, np.concatenate([np.flatnonzero(ends), specials]))
                 elif self.every_word:
                     used = np.union1d(used, np.flatnonzero(np.asarray(row[f"{side}_ends"])))
                 sentences.append((row, side, used))
-        return links, sentences
-
-    def _regularized(self, links: list[np.ndarray], sentences: list[Sentence]) -> list[Sentence]:
-        """Return the sentences of the regularized side with the words that stay near f0, among those in use."""
-        half, size = SIDES.index(self.regularized_side), len(links)
-        regularized = sentences[half * size : half * size + size]
-        if self.every_word and self.regularized_words == "linked":
-            return [(row, side, np.unique(p[:, half])) for (row, side, _), p in zip(regularized, links, strict=True)]
-        return regularized
+                if side == self.regularized_side:
+                    kept.append((row, side, linked))
+        return links, sentences, kept
 
     def _link_tensors(
-        self, links: list[np.ndarray], sentences: list[Sentence], places: list[np.ndarray]
+        self, links: list[np.ndarray], sentences: list[Sentence], kept: list[Sentence], places: list[np.ndarray]
     ) -> dict[str, torch.Tensor]:
         """Return the tensors of the links; `places[k]` maps word numbers of sentence k to those of the batch."""
         size = len(links)
         flat = [np.stack([places[k][p[:, 0]], places[size + k][p[:, 1]]], axis=1) for k, p in enumerate(links)]
         link_words = np.concatenate(flat)
         half = SIDES.index(self.regularized_side)
-        kept_sentences = self._regularized(links, sentences)
-        regularized = np.concatenate([places[half * size + k][used] for k, (_, _, used) in enumerate(kept_sentences)])
+        regularized = np.concatenate([places[half * size + k][used] for k, (_, _, used) in enumerate(kept)])
         pairs = [row.get("pair", k) for k, (row, _, _) in enumerate(sentences[:size])]
         counts = list(map(len, links))
         extra = {}
         if self.sub_batch is not None:
-            kept_counts = [len(used) for _, _, used in kept_sentences]
             extra["link_divisors"] = _divisors(counts, self.sub_batch)
-            extra["kept_divisors"] = _divisors(kept_counts, self.sub_batch)
+            extra["kept_divisors"] = _divisors([len(used) for _, _, used in kept], self.sub_batch)
         return {
             **extra,
             "links": torch.from_numpy(link_words),
@@ -212,13 +204,13 @@ class PairCollator(LinkCollator):
 
     def __call__(self, rows: list[EncodedRow]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
-        links, sentences = self._sentences(rows)
+        links, sentences, kept = self._sentences(rows)
         ids, mask = pad_rows([row[f"{side}_ids"] for row, side, _ in sentences], self.pad_token_id)
         input_ids, attention_mask = torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))
         batch = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
-            **self._link_tensors(links, sentences, number_used(sentences)),
+            **self._link_tensors(links, sentences, kept, number_used(sentences)),
             **self._tokens("token", sentences, ids.shape[1]),
         }
         if self.every_word:
@@ -234,13 +226,13 @@ class PairCollator(LinkCollator):
         half = SIDES.index(self.regularized_side)
         half_rows = slice(half * len(rows), (half + 1) * len(rows))
         if self.reference is not None:
-            cached = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in self._regularized(links, sentences)]
+            cached = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in kept]
             batch["reference"] = self.reference.read(np.concatenate(cached))
         elif self.needs_reference:
             width = int(mask[half_rows].sum(1).max())
             batch["kept_ids"] = input_ids[half_rows, :width].clone()
             batch["kept_mask"] = attention_mask[half_rows, :width].clone()
-            batch.update(self._tokens("kept", self._regularized(links, sentences), width))
+            batch.update(self._tokens("kept", kept, width))
         return batch
 
     def _tokens(self, name: str, sentences: Sequence[Sentence], width: int) -> dict[str, torch.Tensor]:
@@ -311,7 +303,7 @@ class WordCollator(LinkCollator):
 
     def __call__(self, rows: list[EncodedRow]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
-        links, sentences = self._sentences(rows)
+        links, sentences, kept = self._sentences(rows)
         alone = self.features is not None and not self.context
         if self.features is not None and alone:
             places = number_used(sentences)
@@ -319,7 +311,7 @@ class WordCollator(LinkCollator):
             batch = {"word_vectors": self.features.read(stored)[:, 0].unsqueeze(0)}
         else:
             batch, places = self._sequences(sentences)
-        batch.update(self._link_tensors(links, sentences, places))
+        batch.update(self._link_tensors(links, sentences, kept, places))
         if self.languages is not None:
             language = sentence_languages(rows, self.languages, self.pivot)
             if alone:

@@ -61,13 +61,6 @@ class TextCounts(NamedTuple):
         return f"{made} ({rest})" if rest else made
 
 
-class PretrainingRows(NamedTuple):
-    """Rows to train on, and counts for each language code and for `<first>+<second>` of sentence pairs."""
-
-    dataset: Dataset
-    counts: dict[str, TextCounts]
-
-
 def encode_pretraining(
     corpora: Mapping[str, Dataset],
     tokenizer: PreTrainedTokenizerBase,
@@ -79,7 +72,7 @@ def encode_pretraining(
     seed: int = 0,
     long_sentences: Literal["cut", "drop"] = "cut",
     pair_halves: Literal["packed", "padded"] = "packed",
-) -> PretrainingRows:
+) -> tuple[Dataset, dict[str, TextCounts]]:
     """Encode and pack text for pre-training (ALIGN-MLM, appendix G.3).
 
     *MLM rows* hold one language: consecutive sentences without a separator, until the next one would exceed
@@ -96,7 +89,8 @@ def encode_pretraining(
     the published code.
 
     Returns:
-        The counts, and a dataset with the rows of each corpus, followed by those of pairs:
+        The counts for each language and for `<first>+<second>` of pairs, and before them a dataset with the rows of
+        each corpus, followed by those of pairs:
         - `input_ids`: list of int32, with special tokens; `length`: their number, without padding;
         - `languages`: one code, or two; `parts`: tokens of each, including the special tokens after it;
         - `source_lang`: the code, or `<first>+<second>`, by which the sampler balances;
@@ -117,7 +111,7 @@ def encode_pretraining(
     rows = datasets.concatenate_datasets(packed)
     for name, n in counts.items():
         logger.info("%s: %s", name, n)
-    return PretrainingRows(rows.add_column("example", np.arange(len(rows))), counts)
+    return rows.add_column("example", np.arange(len(rows))), counts
 
 
 def check_block_size(

@@ -61,7 +61,7 @@ def read_test_set(path: Path) -> Rows:
         yield row, {"source": pair["src"], "target": pair["ref"], **said}
 
 
-_LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Elements of a segment that hold markup, not text, and the characters that stand for them until blanks are decided.
 _CODES = {"bpt": "\x01", "ept": "\x02", "ph": "\x03", "it": "\x03", "ut": "\x03"}
 _BREAK = "\x04"  # stands for a line break
@@ -146,10 +146,10 @@ def _tag(element: Element) -> str:
 def _segments(unit: Element) -> dict[str, str]:
     """Return `{language tag: text}` of one unit, with the first variant of each tag, without markup of its format."""
     segments: dict[str, str] = {}
-    for variant in unit:
-        tag = next((variant.attrib[name] for name in _LANG_ATTRIBUTES if name in variant.attrib), "")
-        segment = next((child for child in variant if _tag(child) == "seg"), None)
-        if _tag(variant) == "tuv" and segment is not None and tag not in segments:
+    for variant in unit.iterfind("{*}tuv"):
+        tag = variant.get(_LANG, variant.get("lang", ""))  # TMX 1.1 wrote plain `lang`
+        segment = variant.find("{*}seg")
+        if segment is not None and tag not in segments:
             # Markup around one character or inside a word, such as of a hot key, leaves no blank. A line break becomes
             # one, and so does other markup between two words, unless their script has no blanks.
             text = _INSIDE_WORD.sub(r"\1\2", _with_codes(segment))

@@ -43,15 +43,16 @@ _NESTED = ("translation", "translations")
 class Columns:
     """Columns and languages of the two sides, see [`~hf_xalign.data.load_parallel`]."""
 
-    source_lang: str | None
-    target_lang: str
-    source: str | None = None
-    target: str | None = None
+    source_lang: str | None = None
+    target_lang: str = "en"
+    source_column: str | None = None
+    target_column: str | None = None
 
     def find(self, names: Iterable[str], source_lang: str | None = None) -> Pair | None:
         """Return the columns of the two sides; `source_lang` is the language that a row names."""
-        if self.source and self.target:
-            return Pair(self.source, self.target) if {self.source, self.target} <= set(names) else None
+        if self.source_column and self.target_column:
+            pair = Pair(self.source_column, self.target_column)
+            return pair if {*pair[:2]} <= {*names} else None
         text_columns = tuple(name for name in names if name not in (*WORDS, "links"))
         return find_columns(text_columns, self.source_lang or source_lang, self.target_lang)
 
@@ -60,7 +61,7 @@ class Columns:
         names = list(features)
         pair = self.find(names)
         # Each row's language may name its column.
-        if pair is None and self.source is None and self.source_lang is None and "source_lang" in names:
+        if pair is None and self.source_column is None and self.source_lang is None and "source_lang" in names:
             return names
         inside = {*_NESTED, self._object(features, None)}
         if pair is None and not inside & {*names}:
@@ -70,8 +71,8 @@ class Columns:
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
         """Make the error for columns whose names do not say which two hold the sides."""
-        if self.source:
-            wanted = f"no columns {self.source!r} and {self.target!r}"
+        if self.source_column:
+            wanted = f"no columns {self.source_column!r} and {self.target_column!r}"
         else:
             languages = f"{self.source_lang!r} and {self.target_lang!r} or " if self.source_lang else ""
             wanted = f"not one column each for {languages}'source' and 'target'"
@@ -81,8 +82,8 @@ class Columns:
             f"source_column and target_column (--source_column and --target_column on the command line){hint}."
         )
 
-    def read(self, record: Record, where: str) -> tuple[list[Sides], bool]:
-        """Return the pair of a row, or its pairs if a side is a list, and whether one is.
+    def read(self, record: Record, where: str) -> list[Sides]:
+        """Return the pair of a row, or its pairs if a side is a list.
 
         All items of a list translate the other side, unless both are lists of one length.
         """
@@ -113,7 +114,7 @@ class Columns:
         for source, target in rows:
             texts = (_clean_side(source, columns[0], where), _clean_side(target, columns[1], where))
             pairs.append((*texts, source_lang, target_lang))
-        return pairs, bool(lengths)
+        return pairs
 
     def _is_turned(self, languages: Record, where: str) -> bool:
         """Return whether a row says that its source is in the pivot and its target in the other language."""
@@ -265,11 +266,11 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     while len(first) == len(second) > 2 and not first[-1] and not second[-1]:
         first, second = first[:-1], second[:-1]
     languages = (columns.source_lang, columns.target_lang)
-    form = None if columns.source else forms.find_form(first, *languages)
+    form = None if columns.source_column else forms.find_form(first, *languages)
     pair = columns.find(first)
     # A row with numbers is no header, even if it holds the codes of both languages; and no row repeats its header.
     repeats = [cell == below for cell, below in zip(first, second) if pair and cell in pair[:2]]
-    if not columns.source and (any(map(str.isdecimal, first)) or (repeats and all(repeats))):
+    if not columns.source_column and (any(map(str.isdecimal, first)) or (repeats and all(repeats))):
         pair = None
     # A header is not of the form of its rows.
     if form and (forms.find_form(second, *languages) == form if second else not pair):
@@ -279,10 +280,10 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
         columns.announce(pair, f"{path}: row {row} is a header")
         return []
     numbers = list(map(str, range(1, len(first) + 1)))
-    if {columns.source, columns.target} <= {*numbers}:
+    if {columns.source_column, columns.target_column} <= {*numbers}:
         return numbers
     where = f"{path}, row {row} (the header)"
-    if columns.source:
+    if columns.source_column:
         raise columns.missing(first, where)
     if len(first) > 2:
         hint = "; if this row is text, name them by their numbers: --source_column 1 --target_column 2"

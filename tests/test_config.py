@@ -153,11 +153,6 @@ TRAINING_LINES = {
 }
 OPTIONS = {
     "value of another type": ((Small,), "--rate fast", '^--rate: expected a number, got "fast"$'),
-    "no choice": (
-        (Small,),
-        "--pooling men",
-        '^--pooling: expected one of first, last, mean, got "men"; did you mean .mean.',
-    ),
     "no YAML": ((Data,), "--weights {", "^--weights: not valid YAML"),
     "no field of the name": ((Small,), "--droput=true", "^unknown option --droput; did you mean '--dropout'\\?$"),
     "nothing like it": ((Small,), "--zzzzzz 1", r"^unknown option --zzzzzz \(--help lists all\)$"),

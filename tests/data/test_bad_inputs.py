@@ -34,7 +34,6 @@ from hf_xalign.links import align_words
 CONFIG = BertConfig(max_position_embeddings=64)
 NO_SEPARATOR = "[CLS] $A $B [SEP]"
 ORDER = WordOrder({"NOUN": {}, "VERB": {}})
-TREE = Tree(["the", "house"], ["DET", "NOUN"], [2, 0], ["det", "root"])
 
 
 def refused(rows, folder=None, error=InputError):
@@ -279,9 +278,7 @@ def test_derived_languages(tmp_path):
     }
     table = {message: lambda _, new=new: DerivedLanguage(**language | new) for message, new in changes.items()}
     contents = ("no", '{"base": "en"}')
-    table |= {
-        r"a\.json: not a derived language": [in_file("a.json", text, DerivedLanguage.load) for text in contents],
-    }
+    table[r"a\.json: not a derived language"] = [in_file("a.json", text, DerivedLanguage.load) for text in contents]
     refused(table, tmp_path)
 
 

@@ -330,13 +330,8 @@ def test_given_words_that_are_not_those_of_the_text(tmp_path, caplog):
         text = json.dumps({**pair, **words}) if suffix == "jsonl" else "source\ttarget\tsource_words\na\tb\ta\n"
         return load_parallel(write(tmp_path / f"my.{suffix}", text), source_lang="my")
 
-    wrong = "row 1: source_words"
-    for words, message in {
-        "စာရင်း ဖွင့်ပါ": "is not a list of words",
-        (3,): "is not a list of words",
-    }.items():
-        with pytest.raises(InputError, match=rf"{wrong}.*{message}"):
-            load({"source_words": words})
+    with pytest.raises(InputError, match=r"row 1: source_words.*is not a list of words"):
+        load({"source_words": "စာရင်း ဖွင့်ပါ"})
     with pytest.raises(InputError, match=r"row 2: source_words: 'a' is not a list of words"):
         load({}, "tsv")
     # Invisible characters do not count, nor does a normal form; links without both sides' words are not read.

@@ -39,9 +39,7 @@ def test_word_retrieval():
         (([row, row], [row, row], [[[0, 0]], [[0, 2]]]), r"row 1, links, row 0: \[0, 2\] is out of range.* 2 target"),
         (([row], [row], [[[0, 0]]], [["a"]], [["b", "c"]]), "2 source_vectors, 1 source_words: one .* of row 0"),
     ]
-    pairs = [
-        (([[]], [[], []]), "1 predictions, 2 sure: one for each sentence pair"),
-    ]
+    pairs = [(([[]], [[], []]), "1 predictions, 2 sure: one for each sentence pair")]
     shared = {"source_vectors": source, "target_vectors": target, "links": [[0, 1], [1, 3]]}
     table = calls(word_retrieval, links, **shared)
     assert_refused(table | calls(flatten_rows, rows) | calls(alignment_error_rate, pairs))

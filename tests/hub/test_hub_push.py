@@ -181,7 +181,7 @@ def test_a_branch_of_a_private_repository_and_a_name_alone(own_hub, tmp_path):
         hub.push(tmp_path / "base", "me/short", private=True)
 
 
-@pytest.mark.parametrize("kind", ["adapter", "maps", "sentences"])
+@pytest.mark.parametrize("kind", ["adapter", "sentences"])
 def test_a_dry_run_lists_what_a_push_sends_without_network_or_token(kind, tmp_path, monkeypatch, capsys):
     folder, words = write(kind, tmp_path), ["--base_model", "me/base"] if kind == "adapter" else []
     (folder / "optimizer.pt").write_bytes(b"\x80\x04pickled")

@@ -14,14 +14,7 @@ import numpy as np
 import pytest
 import thot
 import torch
-from datasets import (
-    Dataset,
-    Features,
-    Translation,
-    TranslationVariableLanguages,
-    Value,
-    concatenate_datasets,
-)
+from datasets import Dataset, Features, Translation, TranslationVariableLanguages, Value, concatenate_datasets
 from hypothesis import given
 from hypothesis import strategies as st
 from support.numeric import tolerance

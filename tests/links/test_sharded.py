@@ -233,12 +233,7 @@ def test_bad_input(source, corpus, tmp_path, monkeypatch):
             "language": (given(lambda data: data.map(lambda row: {"source_lang": "../x"})), "source_lang is '../x'"),
             "cut": (file(whole[:-100]), "a.parquet: cannot be read as Parquet"),
             "page": (file(whole[:200] + b"\0" * 400 + whole[600:]), "a.parquet: cannot be read as Parquet"),
-            "text": (file(b"a\tb\n", "a.tsv"), "a.tsv: cannot be read as Parquet"),
             "nothing": (lambda folder: align_shards([folder], folder / "out"), r"a folder without \.parquet files"),
-            "no file": (
-                lambda folder: align_shards([folder / "x.parquet"], folder / "out"),
-                "x.parquet: .*No such file",
-            ),
             "in place": (lambda folder: align_shards([source], source), "already holds Parquet files"),
             "pharaoh": (lambda folder: align_shards([source], folder, "pharaoh:x"), "pharaoh reads"),
             "links": (given(lambda data: data, aligner=f"dictionary:{dictionary}"), "links are left in 40 sentence"),

@@ -7,12 +7,7 @@ from support.momentum import SIZE, make_query, move, sentences, trained_momentum
 from support.numeric import assert_rounding
 from torch import nn
 
-from hf_xalign.modeling.contrast import (
-    KeyQueue,
-    MomentumEncoder,
-    load_momentum,
-    save_momentum,
-)
+from hf_xalign.modeling.contrast import KeyQueue, MomentumEncoder, load_momentum, save_momentum
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, pool_sentences
 
 

@@ -134,10 +134,7 @@ def test_words_without_tokens():
     assert nothing.loss.item() == 0
 
 
-@pytest.mark.parametrize(
-    ("family", "settings"),
-    [("bert", {}), ("xlm-roberta", {"bio": True}), ("modernbert", {})],
-)
+@pytest.mark.parametrize(("family", "settings"), [("bert", {}), ("xlm-roberta", {"bio": True}), ("modernbert", {})])
 def test_round_trip(family, settings, tmp_path):
     tagger = make_tagger(make_base(family), **settings)
     expected = tagger(**INPUTS, labels=LABELS)

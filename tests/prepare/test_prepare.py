@@ -410,7 +410,6 @@ def test_test_text_of_the_same_number_is_read_again(tmp_path):
             "empty.tsv, de=blank.jsonl: there are no sentence pairs in it",
         ),
         ({"output": "a.jsonl"}, "a.jsonl is not a folder. Give another path"),
-        ({"workers": 0}, "at least 1"),
     ],
 )
 def test_bad_input_leaves_no_folder(tmp_path, monkeypatch, options, said):

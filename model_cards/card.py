@@ -88,7 +88,7 @@ _SOFTWARE = """@software{{hf_xalign,
 def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> dict[str, object]:
     values, preset = view(record), record["preset"]
     method = code(metadata.method_name(record))
-    if preset and not metadata.is_map(record):
+    if preset and record["method"] != "mapping":
         method += f" (preset {code(preset)})"
     adapter, maps = record.get("adapter") or {}, record.get("maps") or {}
     codes = adapter.get("languages") or []
@@ -207,14 +207,17 @@ def _links(links: Record) -> str:
     return table(("language", *map(text, names)), rows, numbers=len(names))
 
 
+_PAPER_IDS = {
+    "https://arxiv.org/abs/": r"\d{4}\.\d{4,5}",
+    "https://aclanthology.org/": r"[A-Z]\d\d-\d{4}|\d{4}\.[\w-]+\.\d+",
+    "https://doi.org/": r"10\.\d{4,9}/[\w.()/:;-]+",
+}
+
+
 def _paper(paper: Mapping[str, str]) -> str:
     if not paper:
         return ""
-    address = None
-    if re.fullmatch(r"\d{4}\.\d{4,5}", paper["id"]):
-        address = f"https://arxiv.org/abs/{paper['id']}"
-    elif re.fullmatch(r"[A-Z]\d\d-\d{4}|\d{4}\.[\w-]+\.\d+", paper["id"]):
-        address = f"https://aclanthology.org/{paper['id']}"
-    elif re.fullmatch(r"10\.\d{4,9}/[\w.()/:;-]+", paper["id"]):
-        address = f"https://doi.org/{paper['id']}"
-    return f"[{text(paper['title'])}]({address})" if address else f"{text(paper['title'])} ({text(paper['id'])})"
+    for site, pattern in _PAPER_IDS.items():
+        if re.fullmatch(pattern, paper["id"]):
+            return f"[{text(paper['title'])}]({site}{paper['id']})"
+    return f"{text(paper['title'])} ({text(paper['id'])})"

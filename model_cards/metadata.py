@@ -40,7 +40,7 @@ def card_data(record: Record) -> ModelCardData:
         base_model=base,
         base_model_relation=("adapter" if adapter or maps else "finetune") if base else None,
         datasets=sorted(filter(None, texts)) or None,
-        tags=["hf_xalign", line(record["method"]), *([line(method_name(record))] if is_map(record) else [])],
+        tags=list(dict.fromkeys(["hf_xalign", line(record["method"]), line(method_name(record))])),
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         # Without results the Hub has no field for it.
         model_name=title(record) if results else None,
@@ -116,19 +116,14 @@ def title(record: Record) -> str:
     return line(f"{name} aligned with {method_name(record)}" + (f" ({others})" if others else ""))
 
 
-def is_map(record: Record) -> bool:
-    """Return whether the run learned maps; then the preset names the method."""
-    return record["method"] == "mapping"
-
-
 def from_scratch(record: Record) -> bool:
     """Return whether pre-training started from random weights."""
     return record["method"] == "align_mlm" and record["base_model"]["name"] == "new"
 
 
 def method_name(record: Record) -> str:
-    """Return the short name of the method."""
-    return record["preset"] if is_map(record) else record["method"]
+    """Return the short name of the method, which the preset of maps has."""
+    return record["preset"] if record["method"] == "mapping" else record["method"]
 
 
 def slug(name: str) -> str:

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -151,16 +150,19 @@ def _launch(words: list[str]) -> int:
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    with _interrupt_left_to_children():
-        try:
-            launch_command(launch_command_parser().parse_args(words))
-        except subprocess.CalledProcessError as error:
-            return _status(error.returncode)
-        except ChildFailedError as error:
-            _, failure = error.get_first_failure()
-            return _status(failure.exitcode)
-        except SignalException as error:
-            return 128 + int(error.sigval)
+    # The recipe gets Ctrl-C too, prints how to resume, and exits.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        launch_command(launch_command_parser().parse_args(words))
+    except subprocess.CalledProcessError as error:
+        return _status(error.returncode)
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        return _status(failure.exitcode)
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    finally:
+        signal.signal(signal.SIGINT, before)
     return 0
 
 
@@ -171,13 +173,3 @@ def _status(returncode: int) -> int:
     hint = " (out of memory?)" if -returncode == signal.SIGKILL else ""
     sys.stderr.write(f"error: the recipe was stopped by {signal.Signals(-returncode).name}{hint}\n")
     return 128 - returncode
-
-
-@contextmanager
-def _interrupt_left_to_children() -> Iterator[None]:
-    """Ignore Ctrl-C in this process, because the recipe gets it too, prints how to resume, and exits."""
-    before = signal.signal(signal.SIGINT, lambda *_: None)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

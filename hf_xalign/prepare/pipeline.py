@@ -1,8 +1,9 @@
 """Clean a corpus of any size: stream it through the rules, remove duplicates, write Parquet shards and a report.
 
-The corpus is read in chunks of 20,000 pairs. Worker processes apply the rules to each pair, and write the remaining
-pairs of a chunk and their hashes into the work folder. A chunk whose files are there is skipped. Then duplicates are
-searched over all chunks, and the shards are written. The result does not depend on the number of workers.
+The corpus is read in chunks of 20,000 pairs into the work folder. Worker processes apply the rules to each pair, and
+write the remaining pairs of a chunk and their hashes in place of its text. A chunk whose files are there is skipped.
+Then duplicates are searched over all chunks, and the shards are written. The result does not depend on the number of
+workers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow
@@ -33,7 +34,7 @@ from hf_xalign.data.load import PAIRS, stream_parallel
 from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.prepare.chunks import CHUNK, EXACT, EXAMPLES, NEAR, Chunk, Summary, Survivors, find_duplicates, judge
+from hf_xalign.prepare.chunks import CHUNK, EXACT, EXAMPLES, NEAR, Chunk, Survivors, find_duplicates, judge
 from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, test_hashes, unjudged
 from hf_xalign.record import mask_secrets, portable
 from hf_xalign.report import charts
@@ -183,9 +184,17 @@ def prepare(
         if not summaries:
             raise InputError(f"{', '.join(record['sources'])}: there are no sentence pairs in it")
         survivors = Survivors(work, len(summaries))
-        pairs_read = _merge(summaries, "read")
-        removed, examples = _removed(summaries)
-        record["off"] = _off(_merge(summaries, "languages"), limits)
+        pairs_read, languages = Counter[str](), Counter[str]()
+        removed: dict[str, Counter[str]] = defaultdict(Counter)
+        examples: dict[str, list[Pair]] = defaultdict(list)
+        for summary in summaries:
+            pairs_read.update(summary["read"])
+            languages.update(summary["languages"])
+            for name, counts in summary["removed"].items():
+                removed[name].update(counts)
+            for step, pairs in summary["examples"].items():
+                examples[step] = [*examples[step], *itertools.starmap(Pair, pairs)][:EXAMPLES]
+        record["off"] = _off(languages, limits)
         hint = "Is the language right? A code may name the script too, such as sr-Latn."
         hints = {"script": hint, "language": hint}
         for step, rows in _compare(survivors, limits, encoder):
@@ -207,8 +216,8 @@ def prepare(
             )
         record["pairs"] = {"read": pairs_read.total(), "kept": remaining}
         record["removed"] = {}
-        for name, counts in removed.items():
-            record["removed"][name] = {step: counts[step] for step in STEPS}
+        for name in sorted(pairs_read):
+            record["removed"][name] = {step: removed[name][step] for step in STEPS}
         origins = [summary["origin"] for summary in summaries]
         # A killed run may have had another number of shards.
         for shard in folder.glob("part-*-of-*.parquet"):
@@ -252,22 +261,6 @@ def _off(languages: Mapping[str, int], limits: Limits) -> dict[str, dict[str, st
             reasons[step][language] = why
             logger.warning("step %r is off for %s (%s pairs): %s", step, language, f"{pairs:,}", why)
     return dict(reasons)
-
-
-def _merge(summaries: Sequence[Summary], key: Literal["read", "languages"]) -> Counter[str]:
-    return sum((Counter(summary[key]) for summary in summaries), Counter())
-
-
-def _removed(summaries: Sequence[Summary]) -> tuple[dict[str, Counter[str]], dict[str, list[Pair]]]:
-    """Return the number of removed pairs by language pair and step, and examples by step."""
-    removed: dict[str, Counter[str]] = {name: Counter() for name in sorted(_merge(summaries, "read"))}
-    examples: dict[str, list[Pair]] = defaultdict(list)
-    for summary in summaries:
-        for name, counts in summary["removed"].items():
-            removed[name].update(counts)
-        for step, pairs in summary["examples"].items():
-            examples[step] = [*examples[step], *itertools.starmap(Pair, pairs)][:EXAMPLES]
-    return removed, examples
 
 
 def _compare(survivors: Survivors, limits: Limits, encoder: Encoder | None) -> Iterator[tuple[str, np.ndarray]]:

@@ -4,7 +4,7 @@
     seeds                  those of the paper; a table may have its own
     data: {NAME: PATH}     text that commands read
     names: {NAME: TEXT}    variables of all tables
-    steps: {NAME: {run: COMMAND of `hf-xalign`, out: FOLDER, file: scores in it}}
+    steps: {NAME: {run: COMMAND of `hf-xalign`, out: FOLDER}}
     tables: {NAME: {title, columns: {NAME: {...}}, rows: {NAME: {published: [...], ...}}}}
 
 `$NAME` in any text is a variable, from the cell (`cells` of a row), the row, the column, the table, `names` or `data`,
@@ -111,8 +111,8 @@ class Paper:
         entry, needed = self.content["steps"][step], list[Command]()
         words = shlex.split(self.expand(entry["run"], names, needed))
         folder = self.root / self.expand(entry["out"], names, needed)
-        file = folder / self.expand(entry.get("file", _FILES.get(words[0], "results.json")), names, needed)
-        words = words if words[0] in ("distances",) else ["train", *words]
+        file = folder / self.expand(_FILES.get(words[0], "results.json"), names, needed)
+        words = words if words[0] == "distances" else ["train", *words]
         return [*needed, Command((*words, "--output_dir", str(folder)), folder, file)]
 
 

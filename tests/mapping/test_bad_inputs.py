@@ -8,7 +8,6 @@ from importlib import import_module
 import torch
 from datasets import concatenate_datasets
 from peft import get_peft_model
-from safetensors.torch import save_file
 from support.adapters import make_base
 from support.maps import languages, make_map, make_maps, normal
 from support.refusals import assert_refused
@@ -50,18 +49,6 @@ def test_maps():
     refused(
         (lambda: one.project(normal(5, 2, 3)), shapes),
         (lambda: replace(one, target=None).project(normal(5, 2, 4), "target"), r"target vectors .* \(n, 2, 3\)"),
-    )
-
-
-def test_files(tmp_path):
-    maps = LanguageMap(side(("center",)), layers=(0, 1))
-    maps.save(tmp_path / "cut")
-    (tmp_path / "cut").write_bytes((tmp_path / "cut").read_bytes()[:-8])
-    save_file({"source.weight": normal(1, 4, 4)}, tmp_path / "newer", {"format": "hf_xalign.map", "version": "2"})
-    refused(
-        (lambda: maps.load(tmp_path / "cut"), "cut: cannot read maps"),
-        (lambda: maps.load(tmp_path / "newer"), r"newer: not maps of this version.*Use a file written by LanguageMap"),
-        (lambda: Anchors.load(tmp_path / "newer"), "newer: not anchors .*Anchors.save"),
     )
 
 

@@ -78,7 +78,7 @@ def test_loss_and_gradient(objective, tmp_path, float64):
     same_tensors({"all": expected, **terms, **wanted}, {"all": loss, **trainer._term_sums, **found}, STEP)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", ["xlm", "align_mlm"])
 def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(objective, tmp_path):
     trainer = make(tmp_path, objective=objective, per_device_eval_batch_size=2)
     assert 0 <= trainer.evaluate()["eval_alignment"] <= 1

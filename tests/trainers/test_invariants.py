@@ -117,7 +117,6 @@ class _Onlooker(TrainerCallback):
 
 ONLOOKED = {
     "fao": {**TEMPERATURE, "count": 16, "objective": "l2"},
-    "align_mlm": ACCUMULATED["align_mlm"],
     "continual": {"trainer": "continual", "alpha": 0.3, "dropout": 0.2},
     "ppa": {"trainer": "ppa", "words": "none"},
 }

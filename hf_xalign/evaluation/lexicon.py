@@ -81,9 +81,7 @@ def lexicon_induction(
     check_range(least=0, bootstrap=bootstrap)
     source, target = as_tensor(source_vectors), as_tensor(target_vectors)
     source_row, target_row = _rows(source_words, len(source), "source"), _rows(target_words, len(target), "target")
-    pairs: dict[tuple[str, str], None] = {}  # without repetitions
-    for word, translation in entries:
-        pairs[word, translation] = None
+    pairs = dict.fromkeys((word, translation) for word, translation in entries)  # without repetitions
     covered = [pair for pair in pairs if pair[0] in source_row and pair[1] in target_row]
     if not covered:
         raise InputError(

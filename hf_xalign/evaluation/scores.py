@@ -236,22 +236,17 @@ class HeldOutWords(NamedTuple):
     that the encoder cuts off: it has no vector, and is a miss in both directions.
     """
 
-    source: torch.Tensor
-    target: torch.Tensor
+    source: Tensor
+    target: Tensor
     words: dict[str, list[str]]
-    kinds: torch.Tensor
-    sentences: torch.Tensor
+    kinds: Tensor
+    sentences: Tensor
     texts: int
-    present: torch.Tensor
+    present: Tensor
 
     @classmethod
     def of(
-        cls,
-        source: WordVectors,
-        target: WordVectors,
-        links: torch.Tensor,
-        kinds: torch.Tensor,
-        words: dict[str, list[str]],
+        cls, source: WordVectors, target: WordVectors, links: Tensor, kinds: Tensor, words: dict[str, list[str]]
     ) -> HeldOutWords:
         """Select the vectors of links between all words of a text."""
         return cls(
@@ -334,7 +329,7 @@ def check_protocols(protocols: Sequence[Protocol], tokenizer: PreTrainedTokenize
 
 def _flat_links(
     rows: Dataset, source: WordVectors, target: WordVectors, specials: bool
-) -> tuple[torch.Tensor, torch.Tensor, dict[str, list[str]]]:
+) -> tuple[Tensor, Tensor, dict[str, list[str]]]:
     """Return links as rows of the vectors, their kinds (see [`HeldOutWords`]), and the words of each link."""
     words: dict[str, list[str]] = {"source": [], "target": []}
     pairs, kinds = [], []
@@ -361,7 +356,7 @@ def _flat_links(
     return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2), ends
 
 
-def _present(source: WordVectors, target: WordVectors, links: torch.Tensor) -> torch.Tensor:
+def _present(source: WordVectors, target: WordVectors, links: Tensor) -> Tensor:
     """Return which links have a vector on both sides, bool (links,)."""
     return source.present[links[:, 0]] & target.present[links[:, 1]]
 
@@ -373,14 +368,14 @@ def _shares(score: Score, hits: Tensor) -> dict[str, float]:
     return {directed.name: shares[key] for directed, key in zip(score.directions(), keys, strict=True)}
 
 
-def _with_misses(hits: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+def _with_misses(hits: Tensor, present: Tensor) -> Tensor:
     """Return the hits of all links, bool (links, 2), from those of the links with vectors."""
     found = torch.zeros(len(present), 2, dtype=torch.bool)
     found[present] = hits.cpu()
     return found
 
 
-def _sentences(source: WordVectors, links: torch.Tensor) -> torch.Tensor:
+def _sentences(source: WordVectors, links: Tensor) -> Tensor:
     """Return the sentence of each link, int64 (links,)."""
     return torch.searchsorted(source.offsets, links[:, 0].contiguous(), right=True) - 1
 
@@ -388,7 +383,7 @@ def _sentences(source: WordVectors, links: torch.Tensor) -> torch.Tensor:
 def _score_all(
     source: WordVectors,
     target: WordVectors,
-    links: torch.Tensor,
+    links: Tensor,
     specials: bool,
     score: Score,
     device: torch.device,

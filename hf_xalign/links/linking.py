@@ -76,12 +76,9 @@ class Linking:
 
         Aligners are fitted on all pairs, also where only some are drawn.
 
-        Args:
-            pairs: sentence pairs of [`~hf_xalign.data.load_parallel`].
-            sources: the record's entries of their sources, which get the numbers of pairs drawn; default: one source.
-            links: False for a loss that reads none: all pairs stay, without links.
-            model: the trained encoder, for aligners `encoder` and `encoder:NAME` (on its device).
-            tokenizer: tokenizer of `model`.
+        `sources` are the record's entries of the sources, by default one, which get the numbers of pairs drawn. With
+        `links=False`, for a loss that reads none, all pairs stay, without links. `model` is the trained encoder, for
+        the aligners `encoder` and `encoder:NAME` (on its device), and `tokenizer` its tokenizer.
         """
         sources = sources or [{"source": "train_dataset", "pairs": len(pairs)}]
         given = "links" in pairs.column_names

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -85,7 +87,9 @@ def rcsls(
                 near.append(Neighbourhoods(candidates.contiguous(), k, _CHUNK))
                 means.append(pool_means)
             (x, y), (near_x, near_y) = sides, near
-            weight = _descend(x, y, near_x, near_y, layer, epochs, learning_rate, spectral)
+            loss_at = partial(_loss_and_gradient, x=x, y=y, near_x=near_x, near_y=near_y)
+            start = procrustes(x, y).source.weight[0]
+            weight = _descend(start, loss_at, learning_rate, epochs, spectral, f"RCSLS, layer {layer}")
             source_layers.append((weight, *means[0]))
             target_layers.append((torch.eye(len(weight)).to(weight), *means[1]))
     source_side, target_side = (side_of(by_layer, steps, source) for by_layer in (source_layers, target_layers))
@@ -97,19 +101,11 @@ def rcsls(
 
 
 def _descend(
-    x: Tensor,
-    y: Tensor,
-    near_x: Neighbourhoods,
-    near_y: Neighbourhoods,
-    layer: int,
-    epochs: int,
-    rate: float,
-    spectral: bool,
+    weight: Tensor, loss_at: Callable[..., tuple[float, Tensor]], rate: float, epochs: int, spectral: bool, desc: str
 ) -> Tensor:
     """Take subgradient steps from the Procrustes map, and return the W (out, in) with the lowest loss."""
-    weight = procrustes(x, y).source.weight[0]
-    loss, gradient = _loss_and_gradient(weight, x, y, near_x, near_y)
-    for epoch in progress(range(epochs + 1), desc=f"RCSLS, layer {layer}", unit="epoch", leave=False, delay=5):
+    loss, gradient = loss_at(weight)
+    for epoch in progress(range(epochs + 1), desc=desc, unit="epoch", leave=False, delay=5):
         if epoch:
             # Undoing a step keeps W, loss and gradient, so each epoch needs one search.
             moved = weight - rate * gradient
@@ -118,12 +114,12 @@ def _descend(
                 if spectral:  # the nearest matrix with singular values in [0, 1]
                     u, singular, vh = torch.linalg.svd(moved.double(), full_matrices=False)
                     moved = ((u * singular.clamp(max=1)) @ vh).to(moved)
-                after, slope = _loss_and_gradient(moved, x, y, near_x, near_y)
+                after, slope = loss_at(moved)
             if after <= loss:
                 weight, loss, gradient = moved, after, slope
             else:
                 rate /= 2
-        logger.info("RCSLS, layer %d, epoch %d: loss %.6f, learning rate %g", layer, epoch, loss, rate)
+        logger.info("%s, epoch %d: loss %.6f, learning rate %g", desc, epoch, loss, rate)
         if rate < _LOWEST_RATE:
             break
     return weight

@@ -267,21 +267,12 @@ def cache_features(
     others wait for its files. `cache.json`, which is written last, holds the settings; a folder with other settings,
     or without it, is made again.
 
-    Args:
-        model: encoder.
-        dataset: result of `encode_pairs`.
-        needed: for each side whose words are stored, `all` words, with [CLS] and [SEP], or only the `linked` ones.
-        layers: positions in `hidden_states` of the stored vectors.
-        pooling: pooling of subwords into words.
-        pad_token_id: padding id.
-        linked_tokens: which tokens count as linked.
-        sentences: also store the mean of each sentence's tokens, of both sides.
-        frozen_layers: also store the states after this many layers, of both sides.
-        dtype: dtype of the stored word vectors (float32 or bfloat16).
-        autocast: dtype of the forward passes.
-        batch_size: sentences a pass.
-        folder: folder of the files; by default one in the user's cache, named by a hash of all that determines them.
-        ray: address of a Ray cluster that runs the encoder; `local` starts one on this machine.
+    `needed` has the sides whose words are stored: `all` words, with [CLS] and [SEP], or only the `linked` ones, which
+    `linked_tokens` names. `sentences` also stores the mean of each sentence's tokens, and `frozen_layers` the states
+    after so many layers, both of both sides. `layers` are positions in `hidden_states`. `dtype` is that of the stored
+    words, float32 or bfloat16, and `autocast` that of the passes. The folder is by default one in the user's cache,
+    named by a hash of all that determines the files. A Ray cluster at the address `ray` runs the encoder; `local`
+    starts one on this machine.
 
     Returns:
         The vectors of words, the dataset with new columns, and the states of frozen layers or None. `{side}_rows`

@@ -124,18 +124,12 @@ def encode_batch(
 ) -> BaseModelOutput:
     """Run a model over a padded batch; where [`can_pack`] is true, over its real tokens in one row.
 
-    Args:
-        model: the encoder as it is called in training, which may be wrapped for several processes.
-        encoder: the encoder itself.
-        input_ids: int64 (rows, width).
-        attention_mask: (rows, width), 0 at padding.
-        layers: positions in `hidden_states` of the states that are needed; the others may be None.
-        packed: False computes padding too.
-        reruns: True if layers run again in the backward pass, as in gradient checkpointing.
-        frozen: states of frozen layers, which are then not computed for a batch whose sentences are all among them.
+    `model` is the encoder as it is called in training, which may be wrapped for several processes, and `encoder` the
+    encoder itself. `layers` are positions in `hidden_states` of the states that are needed; the others may be None.
+    `packed=False` computes padding too. `reruns` says that layers run again in the backward pass, as in gradient
+    checkpointing. With `frozen`, frozen layers are not computed for a batch whose sentences are all in it.
 
-    Returns:
-        The encoder's output, with states float (rows, width, d). Those of packed padding are zero.
+    Returns the encoder's output, with states float (rows, width, d). Those of packed padding are zero.
     """
     base = base_of(encoder)
     depth = base.config.num_hidden_layers

@@ -77,13 +77,10 @@ class LinearChainCRF(nn.Module):
             self.register_buffer(name, None if bad is None else torch.zeros(bad.shape).masked_fill(bad, -torch.inf))
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor) -> Tensor:
-        """Return log p(y | x) of each sentence, float (B,).
+        """Return log p(y | x) of each sentence, float (B,), for `emissions` float (B, W, K).
 
-        Args:
-            emissions: float (B, W, K).
-            tags: int64 (B, W), allowed sequences (see [`check_tags`]); any value at padding.
-            mask: bool (B, W).
-            pairwise: float (B, W - 1, K, K), added to the transitions from word t to word t + 1.
+        `tags` int64 (B, W) are allowed sequences (see [`check_tags`]), with any value at padding, where `mask` bool
+        (B, W) is False. `pairwise` float (B, W - 1, K, K) is added to the transitions from word t to word t + 1.
         """
         with torch.autocast(emissions.device.type, enabled=False):
             emissions, pairwise = self._prepare(emissions, mask, pairwise)

@@ -25,14 +25,8 @@ def extend_embeddings(
     the number of links. (WECHSEL, Minixhofer et al. 2022, weights by the similarity of static word vectors.) A piece
     without links gets the mean of all linked pieces.
 
-    Args:
-        model: encoder without adapters or head.
-        start: number of tokens before [`~hf_xalign.data.pretraining.vocabulary.add_pieces`].
-        tokenizer: tokenizer with the new pieces.
-        linked: word-aligned pairs whose source words have the pieces.
-
-    Returns:
-        Number of `linked` and `not linked` pieces.
+    `start` is the number of tokens before [`~hf_xalign.data.pretraining.vocabulary.add_pieces`], and `linked` are
+    word-aligned pairs whose source words have the pieces. Returns the numbers of `linked` and `not linked` pieces.
     """
     check_bare(model, "a larger vocabulary")
     weights: dict[tuple[int, int], float] = defaultdict(float)

@@ -24,10 +24,7 @@ _COARSE = 2**-8 * 1.01  # bfloat16 rounds each factor by at most 2^-9 of it; sum
 class Neighbourhoods:
     """Find the k candidates of largest inner product with each query, exact up to rounding.
 
-    Args:
-        candidates: float (candidates, dim).
-        k: neighbours of each query, at most all candidates.
-        chunk: number of scores in memory at once.
+    `candidates` are float (candidates, dim), and `chunk` is the number of scores in memory at once.
     """
 
     def __init__(self, candidates: Tensor, k: int, chunk: int):

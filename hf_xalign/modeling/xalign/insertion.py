@@ -232,11 +232,10 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
 
     Example:
         >>> from peft import LoraConfig, get_peft_model
-        >>> from transformers import BertConfig, BertModel
+        >>> from transformers import BertModel
         >>> from hf_xalign.modeling import merge
-        >>> tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-        >>> encoder = BertModel(BertConfig(vocab_size=20, **tiny))
-        >>> type(merge(get_peft_model(encoder, LoraConfig(target_modules=["query"])))).__name__
+        >>> from hf_xalign.trainers import tiny
+        >>> type(merge(get_peft_model(BertModel(tiny.config), LoraConfig(target_modules=["query"])))).__name__
         'BertModel'
     """
     if isinstance(model, PeftModel) and not isinstance(model.active_peft_config, XAlignConfig):

@@ -216,7 +216,7 @@ def head_batches(text: Text, args: PPAConfig, pairs: int, count: int) -> list[Ba
     encoded, _ = encode_sentence_pairs(text.train, tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens)
     codes = {code: number for number, code in enumerate(sorted(count_languages(text.train)))}
     collator = PPACollator(tokenizer, languages=codes, seed=args.seed, contrast=False)
-    away = WIDTH - sentence_frame(tokenizer).pair_specials
+    away = WIDTH - sum(map(len, sentence_frame(tokenizer)))
     lengths = encoded["length"][:]
     rows = encoded.__getitems__(sorted(range(len(lengths)), key=lambda row: abs(lengths[row] - away))[:pairs])
     made = []

@@ -107,7 +107,7 @@ class PPAConfig(AlignmentConfig):
         if not hasattr(model, "peft_config"):
             check_bare(model, "this method")
         refuse_language_embeddings(model, "PPA")
-        specials = sentence_frame(tokenizer).pair_specials
+        specials = sum(map(len, sentence_frame(tokenizer)))
         longest = min(self.max_tokens + specials, tokenizer.model_max_length)
         if longest > (limit := position_limit(model.config)):
             yield (

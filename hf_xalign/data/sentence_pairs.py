@@ -38,11 +38,6 @@ class SentenceFrame(NamedTuple):
     between: list[int]  # [SEP] or </s></s>
     after: list[int]  # [SEP] or </s>
 
-    @property
-    def pair_specials(self) -> int:
-        """Number of special tokens around two sentences."""
-        return len(self.before) + len(self.between) + len(self.after)
-
 
 def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
     """Return the tokenizer's special tokens; an InputError is raised if a pair starts or ends unlike one sentence."""
@@ -72,7 +67,7 @@ def encode_sentence_pairs(
     `source_lang`, `target_lang`, and `pair`, the row's number in `dataset`; and the counts by `source_lang`.
     """
     dataset = as_parallel(dataset, "the dataset")
-    limit = min(max_tokens, tokenizer.model_max_length - sentence_frame(tokenizer).pair_specials)
+    limit = min(max_tokens, tokenizer.model_max_length - sum(map(len, sentence_frame(tokenizer))))
     with explained(f"pairs of at most {limit} tokens"):
         check_range(least=1, most=limit // 2, min_tokens=min_tokens)
     if limit < max_tokens:

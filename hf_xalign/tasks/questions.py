@@ -326,11 +326,11 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
         check_fast(tokenizer, "tell which characters a token has")
         frame = sentence_frame(tokenizer)
         limit, most = min(max_length, tokenizer.model_max_length), self.max_question_tokens
-        if limit - frame.pair_specials - most <= self.overlap:
+        if limit - sum(map(len, frame)) - most <= self.overlap:
             raise InputError(
                 f"windows of {limit} tokens (max_length={max_length}, the tokenizer's model_max_length "
                 f"{tokenizer.model_max_length}) with max_question_tokens={most}, overlap={self.overlap} and "
-                f"{frame.pair_specials} special tokens cannot advance in the context. Raise max_length, or lower the "
+                f"{sum(map(len, frame))} special tokens cannot advance in the context. Raise max_length, or lower the "
                 "other two."
             )
         sample = examples.rows.select(range(0, len(examples), -(-len(examples) // 200)))  # at most 200 rows

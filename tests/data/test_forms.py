@@ -7,6 +7,7 @@ import lzma
 
 import pandas
 import pyarrow
+import pyarrow.parquet
 import pytest
 from datasets import Dataset
 
@@ -397,8 +398,9 @@ def test_rows_in_memory_are_read_by_the_rules_of_files(tmp_path):
         with pytest.raises(InputError, match="row 1: empty side"):
             load_parallel({"de": frame})
     assert load_parallel({"de": DE, "en": EN}, source_lang="de")["target"][:] == EN  # columns, not languages
+    facts = pyarrow.array([[("n", 1)], []], pyarrow.map_(pyarrow.string(), pyarrow.int32()))
+    pyarrow.parquet.write_table(objects().data.table.append_column("facts", facts), tmp_path / "a.parquet")
     for source in (objects(), objects().to_list(), str(tmp_path / "a.parquet")):
-        objects().to_parquet(tmp_path / "a.parquet")
         pairs = load_parallel(source, source_lang="de")
         assert pairs["source"][:] == DE and pairs["target"][:] == EN
     several = [

@@ -135,7 +135,6 @@ def _sentence(
 
 
 def _check_columns(dataset: Dataset, trees: Mapping[str, Sequence[str]], *labels: str) -> None:
-    """Raise an InputError if a column of text, of its tree or of labels is missing."""
     needed = list(chain.from_iterable(trees.values()))
     remedy = "syntax needs dependency trees: read them from CoNLL-U by load_treebank." if needed else ""
     check_columns(dataset, [*trees, *labels, *needed], "the dataset", remedy)

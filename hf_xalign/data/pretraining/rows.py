@@ -120,7 +120,7 @@ def check_block_size(
     """Check the tokenizer and block size before any text is read."""
     masking_vocabulary(tokenizer)
     frame = encoding.special_frame(tokenizer)
-    least = sentence_frame(tokenizer).pair_specials + 2 if pairs else sum(map(len, frame)) + 1
+    least = sum(map(len, sentence_frame(tokenizer))) + 2 if pairs else sum(map(len, frame)) + 1
     with explained(f"tokens of a row, with special tokens, in this encoder ({config.model_type})"):
         check_range(least=least, most=encoding.position_limit(config), block_size=block_size)
 
@@ -188,7 +188,7 @@ def _bilingual(
     pairs = as_parallel(pairs, name)
     languages = {side: str(only_language(pairs, f"{side}_lang", name)) for side in ("target", "source")}
     frame = sentence_frame(tokenizer)
-    room = (block_size - frame.pair_specials) // 2
+    room = (block_size - sum(map(len, frame))) // 2
     encoded = encode_sides(pairs, tokenizer, "the sentence pairs")
     sizes = np.stack([column_array(encoded, name) for name in TOKENS], axis=1)
     fitting = np.flatnonzero(((sizes > 0) & (sizes <= room)).all(axis=1))
@@ -203,7 +203,7 @@ def _bilingual(
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:wanted]))
     elif len(rows) < wanted:
         logger.warning("the sentence pairs give %d TLM rows, of %d that pair_share asks for", len(rows), wanted)
-    tokens = int(column_array(rows, "length").sum()) - len(rows) * frame.pair_specials
+    tokens = int(column_array(rows, "length").sum()) - len(rows) * sum(map(len, frame))
     return rows, TextCounts(len(pairs), len(pairs) - len(fitting), 0, len(rows), tokens, unused)
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-from datasets import Features
+import pyarrow
 
 from hf_xalign.cache import check_regular
 from hf_xalign.data import forms
@@ -272,13 +272,19 @@ def _distinct(names: list[str], path: str | Path) -> list[str]:
 
 
 def read_parquet(path: Path, select: Callable[[Record, str], list[str]] | None = None) -> Rows:
-    """Yield `(row, record)` of a Parquet file, with the columns that `select` chooses by its features."""
+    """Yield `(row, record)` of a Parquet file, with the columns that `select` chooses by their names and fields."""
     with open_parquet(path) as file:
         names = _distinct(file.schema_arrow.names, path)
         if select is not None:
-            names = select(Features.from_arrow_schema(file.schema_arrow), str(path))
+            # Not by `datasets`, which knows no maps.
+            columns = {field.name: field.type for field in file.schema_arrow}
+            names = select({name: _fields(kind) for name, kind in columns.items()}, str(path))
         batches = parquet_batches(file, 1000, names)
         yield from enumerate(itertools.chain.from_iterable(batch.to_pylist() for batch in batches), 1)
+
+
+def _fields(kind: pyarrow.DataType) -> dict[str, None] | None:
+    return dict.fromkeys(field.name for field in kind) if pyarrow.types.is_struct(kind) else None
 
 
 # Formats in which rows have columns with names.

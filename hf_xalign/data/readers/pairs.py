@@ -57,7 +57,7 @@ class Columns:
         return find_columns(text_columns, self.source_lang or source_lang, self.target_lang)
 
     def select(self, features: Record, name: str) -> list[str]:
-        """Return the columns that need to be read, by the features of a dataset."""
+        """Return the columns that need to be read, by the features of a dataset, or the fields of its objects."""
         names = list(features)
         pair = self.find(names)
         # Each row's language may name its column.

@@ -12,11 +12,13 @@ from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import cache_dir, checksum, digest, make_once, map_rows
 from hf_xalign.checks import check_range
+from hf_xalign.data import forms
 from hf_xalign.data.arrow import write_rows
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import load_hub
 from hf_xalign.data.readers.conll import is_conllu
 from hf_xalign.data.readers.files import file_format, read_jsonl, read_parquet, read_sentences
+from hf_xalign.data.sides import SAMPLE
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.data.words import MARK
 from hf_xalign.errors import InputError, explained
@@ -60,15 +62,15 @@ def load_monolingual(
         dataset = dataset.select(range(min(max_sentences, len(dataset))))
     dataset = dataset.select_columns([column])
     dataset = dataset if column == name else dataset.rename_column(column, name)
-    if paths:
-        return dataset
-    return map_rows(dataset, lambda batch: {name: list(map(_clean, batch[name]))}, desc="Reading")
+    if name == "text" and (fault := forms.fault_of_marks([text or "" for text in dataset[:SAMPLE]["text"]])):
+        raise InputError(f"{source}: the text is {fault}.")
+    return dataset if paths else map_rows(dataset, lambda batch: {name: [*map(_clean, batch[name])]}, desc="Reading")
 
 
 def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str = "") -> InputError:
     return InputError(
-        f"{source}: no text column {column!r}{row}; the columns are {', '.join(columns)}. Name one of them by "
-        "text_column."
+        f"{source}: no text column {column!r}{row}; the columns are {', '.join(columns)}. Call one of them "
+        "text, or name it by text_column."
     )
 
 

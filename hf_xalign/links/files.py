@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,9 +14,8 @@ from hf_xalign.errors import InputError
 
 Link = tuple[int, int]
 
-_TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")  # Pharaoh format
-# Gold links are sure (`3-4`, TALP's `3s4`) or possible (`3p4`, `3?4`).
-_GOLD_TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
+# Links of Pharaoh's format are sure (`3-4`). Gold links may say so (TALP's `3s4`), or are possible (`3p4`, `3?4`).
+_TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
 # A line of the NAACL 2003 shared task: sentence, source and target position, sure or possible, confidence.
 _NAACL = regex.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SPsp?]))?(?:\s+[0-9.]+)?\s*")
 # So many linked rows without one link to a first word are no accident: the file counts from 1.
@@ -28,15 +27,8 @@ def read_pharaoh(path: str | Path) -> Iterator[list[Link]]:
     """Yield the links of each line, which may be empty; fast_align writes text before them and scores after them."""
     for row, line in read_lines(path):
         fields = line.split("|||")
-        links = []
-        for token in fields[2 if len(fields) > 2 else 0].split():
-            match = _TOKEN.fullmatch(token)
-            if match is None:
-                raise InputError(
-                    f"{path}, row {row}: {token!r} is not a link. Write i-j, source word first, counting from 0."
-                )
-            links.append((int(match[1]), int(match[2])))
-        yield links
+        links = _line_links(path, [(row, fields[2 if len(fields) > 2 else 0])], "-")
+        yield [(i, j) for _, _, i, j in links]
 
 
 class PharaohReader:
@@ -105,7 +97,7 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
     lines = [line for _, line in read_lines(path)]
     first = next(filter(str.strip, lines), "")
     is_naacl = _NAACL.fullmatch(first) is not None
-    links = list(_naacl_links(path, lines) if is_naacl else _line_links(path, lines))
+    links = list(_naacl_links(path, lines) if is_naacl else _line_links(path, enumerate(lines, 1), "-sSpP?"))
     base = 1 if is_naacl or all(i and j for _, _, i, j in links) else 0
     pairs = max((row for row, *_ in links), default=0) if is_naacl else len(lines)
     if pairs > len(words):
@@ -137,13 +129,13 @@ def _naacl_links(path: str | Path, lines: Sequence[str]) -> Iterator[tuple[int, 
             yield int(match[1]), match[4] or "S", int(match[2]), int(match[3])
 
 
-def _line_links(path: str | Path, lines: Sequence[str]) -> Iterator[tuple[int, str, int, int]]:
-    """Yield row, mark, source and target word of each link."""
-    for row, line in enumerate(lines, start=1):
+def _line_links(path: str | Path, lines: Iterable[tuple[int, str]], marks: str) -> Iterator[tuple[int, str, int, int]]:
+    """Yield row, mark, source and target word of each link, which may have these marks."""
+    for row, line in lines:
         for token in line.split():
-            match = _GOLD_TOKEN.fullmatch(token)
-            if match is None:
-                raise InputError(f"{path}, row {row}: {token!r} is not a link. Write 3-4, or 3p4 if it is possible.")
+            match = _TOKEN.fullmatch(token)
+            if match is None or match[2] not in marks:
+                raise InputError(f"{path}, row {row}: {token!r} is not a link. Write 3-4 (3p4 in gold), source first.")
             yield row, match[2], int(match[1]), int(match[3])
 
 

@@ -163,6 +163,8 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         "line 5: 9 tab-separated columns": conllu("\troot\t_\t_\n", "\troot\t_\n"),
         "its words are withheld": in_file("a.conllu", "1\t_\t_\tX\t_\t_\t0\troot\t_\t_\n", load_treebank),
         "not CoNLL-U": in_file("a.conll", "a O\n", load_treebank),
+        "cut into subwords, which '@@ ' marks": in_file("bpe.txt", "M@@ bwa ana@@ lala .\nPaka .\n", load_monolingual),
+        "escaped, as '&quot;' shows": in_file("a.jsonl", '{"text": "&quot;Mto&quot;"}\n', load_monolingual),
         "a CoNLL-U file is not text": in_file("a.txt", CONLLU, load_monolingual),
         "no noun or verb": lambda folder: WordOrder.learn([Tree(["oh"], ["INTJ"], [0], ["root"])]),
         r"none\.txt: no such file; name a file": lambda folder: load_monolingual(folder / "none.txt"),

@@ -321,6 +321,23 @@ def test_a_dictionary_has_either_word_first(tmp_path, caplog, lowercase):
     assert Dataset.from_parquet(str(shard))["links"][:] == muse
 
 
+def test_a_dictionary_of_a_spreadsheet_has_a_header(tmp_path):
+    entries = [("house", "nhà cửa"), ("ice, water", "đá")]
+    tables = {
+        "plain.csv": 'house,nhà cửa\n"ice, water",đá\n',
+        "excel.csv": "\ufeffEnglish;Vietnamese\r\nhouse;nhà cửa\r\nice, water;đá\r\n",
+        "turned.tsv": "vi\ten\nnhà cửa\thouse\nđá\tice, water\n",
+        "words.txt": "# Version 1\n\nword\ttranslation\nhouse\tnhà cửa\nice, water\tđá\n",
+    }
+    for name, content in tables.items():
+        (tmp_path / name).write_text(content, "utf-8")
+        assert load_dictionary(tmp_path / name, "vi") == load_dictionary(tmp_path / name) == entries, name
+    for name, content in (("scores", "house nhà 0.5\n"), ("panlex", "eng-000\thouse\tvie-000\tnhà\t9\n")):
+        (tmp_path / name).write_text(content, "utf-8")
+        with pytest.raises(InputError, match=r"row 1: '.*' does not have two fields. Write the pivot's word"):
+            load_dictionary(tmp_path / name)
+
+
 def test_a_dictionary_whose_name_says_the_other_order_is_told(tmp_path, caplog):
     for name in ("en-pl.0-5000.txt", "pl-en.0-5000.txt"):
         assert not caplog.text

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 Record = Mapping[str, Any]
 Cells = dict[str, Any]  # a record that is still being made
 Rows = Iterator[tuple[int, Record | None]]
+Entries = list[tuple[str, str]]
 # Bytes. A small compressed file can hold a line of any length, which would be held in memory.
 _LONGEST_LINE = 64 << 20
 # Excel writes the separator of its language into the first line.
@@ -311,30 +312,37 @@ def text_of(value: Any, column: str, where: str) -> str:
     return value
 
 
-def turned(entries: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def turned(entries: Iterable[tuple[str, str]]) -> Entries:
     """Return the entries of a dictionary with their words in the other order."""
     return [(second, first) for first, second in entries]
 
 
-def load_dictionary(path: str | Path, source_lang: str = "und", target_lang: str = "en") -> list[tuple[str, str]]:
+def load_dictionary(path: str | Path, source_lang: str | None = None, target_lang: str = "en") -> Entries:
     """Read (target word, source word) entries in MUSE's format: one on each line, English (the pivot) first.
 
-    A tab or a blank separates the two words; words may contain blanks (Vietnamese) if a tab separates them. Several
-    translations of a word are several lines. Text is NFC-normalized; empty lines are skipped. A file that is named
-    after both languages in the other order gives a warning.
+    A tab or a blank separates the two words, in CSV a comma or semicolon; next to tabs, words may contain blanks
+    (Vietnamese). A header may name the languages in another order. Several translations of a word are several lines.
+    Text is NFC-normalized; empty lines, and comments (#) at the start, are skipped. A file that is named after both
+    languages in the other order gives a warning.
     """
-    if forms.names_pivot_first(Path(path).name, target_lang, source_lang):
+    path = Path(path)
+    if source_lang and forms.names_pivot_first(path.name, target_lang, source_lang):
         logger.warning("%s: its first words are read as %s, although the name says otherwise", path, target_lang)
-    entries = []
-    for row, line in read_lines(path):
-        if not line.strip():
+    entries: Entries = []
+    is_turned = False
+    lines = ((row, split_cells(line)) for row, line in read_lines(path))
+    for row, cells in read_cells(path) if file_format(path) == ".csv" else lines:
+        fields = [clean_text(cell).strip(" ") for cell in cells]
+        if not any(fields) or (not entries and fields[0].startswith("#")):
             continue
-        text = clean_text(line)
-        fields = split_cells(text)
         if len(fields) != 2 or not all(fields):
             raise InputError(
-                f"{path}, row {row}: {text!r} does not have two fields. Write the pivot's word (English), a tab and "
-                "the other word."
+                f"{path}, row {row}: {' '.join(fields)!r} does not have two fields. Write the pivot's word (English), "
+                "a tab and the other word."
             )
-        entries.append((fields[0], fields[1]))
-    return entries
+        if not entries and (pair := forms.find_columns((fields[0], fields[1]), source_lang, target_lang)):
+            # `word` and `translation` name no language.
+            is_turned = pair.by_language and pair.source == fields[0]
+        else:
+            entries.append((fields[0], fields[1]))
+    return turned(entries) if is_turned else entries

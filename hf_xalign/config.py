@@ -348,12 +348,9 @@ def _describe(hint: object) -> str:
 
 
 def packaged_file(name: str, kind: str, option: str) -> Path:
-    """Return the path of the user's YAML file, or of the one with this name in a folder of the package's recipes.
+    """Return the user's YAML file of this path, or the one of this name, with or without `.yaml`, in the package.
 
-    Args:
-        name: path, or name with or without `.yaml`.
-        kind: folder, `configs` or `accelerate`.
-        option: option or line that names the file, for the error.
+    `kind` is the folder of the package's recipes, `configs` or `accelerate`; `option` names the file in an error.
     """
     if (path := Path(name)).exists():
         return path

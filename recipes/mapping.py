@@ -45,11 +45,10 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
     data, args = parse(ARGUMENTS, argv, description=__doc__)
-    if not args.source_vectors:
-        data.check_files()
-    elif data.seeds:
-        raise InputError("seeds: word vectors are mapped in memory, once. Give one --seed a run.")
+    data.check_files()
     args.check_files()
+    if args.source_vectors and data.seeds:
+        raise InputError("seeds: word vectors are mapped in memory, once. Give one --seed a run.")
 
     from hf_xalign.modeling.loading import choose_device
     from hf_xalign.recipes.parts.mapping_data import load_mapping

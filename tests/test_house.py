@@ -24,8 +24,8 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1542, 21),
-    "core": (2803, 54),
+    "cli": (1538, 21),
+    "core": (2800, 54),
     "data": (6954, 127),
     "evaluation": (1938, 17),
     "explore": (290, 3),
@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (4656, 74),
     "objectives": (1234, 11),
     "prepare": (936, 3),
-    "recipes": (2518, 31),
+    "recipes": (2517, 31),
     "report": (448, 2),
     "search": (610, 5),
     "statistics": (719, 10),

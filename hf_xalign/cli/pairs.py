@@ -38,8 +38,9 @@ class PairColumns:
 
     def columns(self) -> dict[str, Any]:
         """Return the arguments of `load_parallel` for these options, without the split."""
-        names = {name: getattr(self, name) for name in ("target_lang", "source_column", "target_column")}
-        return {**names, "revision": self.dataset_revision}
+        names = ("target_lang", "source_column", "target_column", "on_empty", "sides_checked")
+        given = {name: getattr(self, name, None) for name in names} | {"revision": self.dataset_revision}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(kw_only=True)
@@ -50,11 +51,6 @@ class PairOptions(PairColumns):
         None, help="stop at pairs with an empty side, or drop them (default: error)"
     )
     sides_checked: bool = setting(False, help="read text whose sides look swapped or like no sentences")
-
-    def columns(self) -> dict[str, Any]:
-        """Return the arguments of `load_parallel` for these options, without the split."""
-        on_empty = {"on_empty": self.on_empty} if self.on_empty else {}
-        return super().columns() | on_empty | {"sides_checked": self.sides_checked}
 
 
 @dataclass(kw_only=True)
@@ -247,7 +243,7 @@ def _held_out(run: Run) -> Dataset | None:
 
 def _recorded(run: Run, kind: str) -> Dataset:
     """Read `train` or `eval` text of a run again, as the recipe did; missing or changed text raises an InputError."""
-    from dataclasses import fields, replace
+    from dataclasses import fields
 
     from hf_xalign.data.load import concatenate, load_parallel, sources
     from hf_xalign.recipes.parts.arguments import ParallelText
@@ -261,13 +257,13 @@ def _recorded(run: Run, kind: str) -> Dataset:
     keep_unlinked = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
     texts = []
     for entry in pair_sources(run.record, kind):
-        options = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
+        data.dataset_revision = settings.get("dataset_revision") or entry.get("revision")
         text = load_parallel(
             entry["source"],
             split=entry.get("split") or "",
             max_pairs=most,
             keep_unlinked=keep_unlinked,
-            **options.columns(),
+            **data.columns(),
         )
         if sources(text)[0]["fingerprint"] != entry.get("fingerprint"):
             raise InputError(f"{entry['source']} has changed since the run")

@@ -80,15 +80,13 @@ def count_languages(pairs: Dataset, column: str = "source_lang") -> Counter[str]
 
 def language_ids(pairs: Dataset, column: str = "source_lang") -> tuple[np.ndarray, list[str]]:
     """Return the number of each row's language, int16 (rows,), and the languages by number, in order."""
-    numbers: dict[str, int] = {}
+    ordered = sorted(count_languages(pairs, column))
     parts = [np.empty(0, dtype=np.int16)]
     for codes in scan_codes(pairs, column):
         names = codes.combine_chunks().dictionary_encode()
-        here = [numbers.setdefault(name, len(numbers)) for name in names.dictionary.to_pylist()]
-        parts.append(np.array(here, dtype=np.int16)[names.indices.to_numpy()])
-    ordered = sorted(numbers)
-    ranks = np.array(list(map(ordered.index, numbers)), dtype=np.int16)
-    return ranks[np.concatenate(parts)], ordered
+        numbers = np.array(list(map(ordered.index, names.dictionary.to_pylist())), dtype=np.int16)
+        parts.append(numbers[names.indices.to_numpy()])
+    return np.concatenate(parts), ordered
 
 
 @contextmanager

@@ -494,9 +494,8 @@ def _template(tokenizer: PreTrainedTokenizerBase) -> tuple[list[State], State]:
     """Return the states of a tokenizer's post-processors, and the template among them, made if there is none."""
     check_fast(tokenizer, "have a prompt")
     processor: Any = tokenizer.backend_tokenizer.post_processor
-    empty = {"type": "Sequence", "processors": []}
-    state: State = json.loads(processor.__getstate__()) if processor else empty
-    states: list[State] = state["processors"] if state["type"] == "Sequence" else [state]
+    state: State = json.loads(processor.__getstate__()) if processor else {"processors": []}
+    states: list[State] = state.get("processors", [state])
     if template := next((stage for stage in states if stage["type"] == "TemplateProcessing"), None):
         return states, template
     template = State({"type": "TemplateProcessing", "special_tokens": {}})

@@ -24,14 +24,11 @@ _SCHEMES = {"BIO": "BI", "IOE": "IE", "BIOES": "BIES", "BILOU": "BILU", "BMES": 
 _PARTS = frozenset("BIESLUMW")  # beginning, inside, end, single, last, unit, middle, whole
 _CONTINUING, _ENDING = frozenset("IMEL"), frozenset("ELSUW")
 # B-PER or the like, PER-B, and B or B- alone.
-_FORMS = [
-    re.compile(form, re.IGNORECASE)
-    for form in (
-        r"(?P<part>[BIESLUMW])[-_:|/](?P<kind>.+)",
-        r"(?P<kind>.+)[-_](?P<part>[BIESLUMW])",
-        r"(?P<part>[BIESLUMW])[-_]?(?P<kind>)",
-    )
-]
+_FORMS = (
+    re.compile(r"(?i)(?P<part>[BIESLUMW])[-_:|/](?P<kind>.+)"),
+    re.compile(r"(?i)(?P<kind>.+)[-_](?P<part>[BIESLUMW])"),
+    re.compile(r"(?i)(?P<part>[BIESLUMW])[-_]?(?P<kind>)"),
+)
 # CoNLL-2012 has brackets: `(PER*`, `*` and `*)`, and `(PER)` or `(PER*)` for a span of one word.
 _OPENING = re.compile(r"\((?P<kind>[^()*]+)\*?\)?")
 _USUAL = re.compile(r"[BIESLUMW]-.+")  # the spelling that needs no conversion

@@ -30,7 +30,7 @@ CAPS = {
     "evaluation": (1938, 17),
     "explore": (290, 3),
     "hub": (361, 11),
-    "links": (1657, 25),
+    "links": (1653, 25),
     "mapping": (1513, 18),
     "metrics": (482, 2),
     "model_cards": (554, 0),

@@ -20,6 +20,7 @@ _TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
 _NAACL = regex.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SPsp?]))?(?:\s+[0-9.]+)?\s*")
 # So many linked rows without one link to a first word are no accident: the file counts from 1.
 _ENOUGH = 100
+_OTHER_WORDS = "Check that the text was split into the same words, and that the links are from source to target."
 _FROM_ONE = "counts words from 1: no link names word 0. Subtract 1 from all numbers, so that it counts from 0."
 
 
@@ -59,12 +60,7 @@ class PharaohReader:
         for source, target, (row, links) in zip(sources, targets, self._links):
             for i, j in links:
                 if i >= len(source) or j >= len(target):
-                    remedy = (
-                        "Check that the text was split into the same words, and that the links are from source to "
-                        "target."
-                    )
-                    if self._from_one:
-                        remedy = f"The file {_FROM_ONE}"
+                    remedy = f"The file {_FROM_ONE}" if self._from_one else _OTHER_WORDS
                     raise InputError(
                         f"{self.path}, row {row}: link {i}-{j} is out of range: the source has {len(source)} words "
                         f"and the target {len(target)}. {remedy}"

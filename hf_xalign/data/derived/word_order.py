@@ -61,10 +61,9 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
         )
 
 
-def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
-    """Load the sentences of CoNLL-U files as a dataset with the columns `tokens`, `upos`, `heads` and `deprels`."""
-    files = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    trees = list(itertools.chain.from_iterable(map(read_trees, files)))
+def load_treebank(path: str | Path) -> Dataset:
+    """Load the sentences of a CoNLL-U file as a dataset with the columns `tokens`, `upos`, `heads` and `deprels`."""
+    trees = list(read_trees(path))
     words = List(Value("string"))
     features = Features({"tokens": words, "upos": words, "heads": List(Value("int32")), "deprels": words})
     # In the order of `Tree`, also of a file without sentences.

@@ -67,6 +67,10 @@ def lexicon_induction(
         share of the dictionary's source words that `p@K` counts. Counts: `entries`, `entries_covered`, `test_words`
         (the dictionary's source words), `queries` (those in `p@K`), `source_vocabulary`, `target_vocabulary`.
 
+    Raises:
+        InputError: no entry has both words in the vocabularies; an entry is not a pair; the numbers of words and
+            vectors differ; a word is repeated; a row has NaN or infinity; or an option is out of range.
+
     Example:
         >>> entries = [("Hund", "dog"), ("Hund", "hound"), ("Katze", "cat"), ("Uhu", "owl")]
         >>> vectors = {"source_vectors": [[1.0, 0.1], [0.1, 1.0]], "target_vectors": [[0.9, 0.2], [0.2, 0.9]]}

@@ -52,6 +52,10 @@ def word_retrieval(
         `type_source_to_target`, `type_target_to_source` and `type_mean`, where any occurrence of the linked word
         counts. Counts: `source_pool`, `target_pool` (candidates on each side) and `queries` (links).
 
+    Raises:
+        InputError: there are no links, a link is out of range or not 1-to-1, the numbers of words and vectors differ,
+            an option is unknown, or `nearest_neighbours` raises.
+
     Example:
         >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.2]])
         >>> target = torch.tensor([[0.1, 0.9], [0.8, 0.1], [-1.0, 0.0]])

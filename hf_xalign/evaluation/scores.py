@@ -440,6 +440,9 @@ def sentence_retrieval(
         Fractions in [0, 1]: `source_to_target`, `target_to_source` and their `mean`; `queries`, the number n of
         sentences on each side. Scores fall as n grows.
 
+    Raises:
+        InputError: the numbers of rows differ, or [`~hf_xalign.search.csls.nearest_neighbours`] raises.
+
     Example:
         >>> sentence_retrieval([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [[0.9, 0.1], [0.1, 0.9], [0.7, 0.7]])["mean"]
         1.0

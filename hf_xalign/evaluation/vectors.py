@@ -102,6 +102,10 @@ def encode_words(
             with one per language.
         batch_size: texts per forward pass.
 
+    Raises:
+        InputError: the tokenizer is not a fast one, or has no pieces for 30% of the words; or the pooling, a layer or
+            the language is unknown.
+
     Example:
         >>> from transformers import BertModel
         >>> from hf_xalign.trainers import tiny
@@ -157,6 +161,10 @@ def encode_sentences(
         normalize: divide each vector by its length, so that products are cosines.
         batch_size: texts per forward pass.
         max_length: number of tokens, including the prompt, to truncate texts to; by default the model's limit.
+
+    Raises:
+        InputError: the pooling, a layer or the language is unknown, a model with language embeddings gets no language,
+            or the tokenizer would merge the prompt with the text.
     """
     if lang is None and (rows := language_ids(model.config)) is not None:
         raise InputError(
@@ -224,6 +232,9 @@ def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
         mean of ||before||, missing if that is 0. `rank_correlation`: Spearman's correlation, with mean ranks for ties,
         between the cosines of all pairs of items before and after; at most 1,000 items are used, every n-th. It is 0
         if the cosines of all pairs are equal after training, and missing if equal before, as for one or two items.
+
+    Raises:
+        InputError: all vectors are 0, or one is NaN or infinite.
 
     Example:
         >>> before = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]])

@@ -141,6 +141,9 @@ def align_words(
     Returns:
         The linked pairs in their order, with `source_words`, `target_words` and `links` (lists of [i, j]).
 
+    Raises:
+        InputError: a column, file, model or segmenter is missing, an option or file is malformed, or there is no link.
+
     Example:
         >>> import pathlib, tempfile
         >>> from datasets import Dataset

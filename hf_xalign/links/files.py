@@ -83,6 +83,10 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
     Reads one line of links for each pair (Pharaoh, TALP, `14p19`), or one line for each link (NAACL, `1 14 19 P`). A
     file counts from 0 if it has a word 0, else from 1; NAACL counts from 1, and its word 0 is the empty word.
 
+    Raises:
+        InputError: a line is not of these forms, there are more lines than pairs, a link is out of range, or there is
+            no sure link.
+
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "gold.wa"

@@ -134,6 +134,9 @@ def predict_links(
         tokenizer: the encoder's tokenizer; loaded from the model's folder or Hub repository by default.
         options: options of [`encoder_links`], such as `layer`, `method` and `symmetrization`.
 
+    Raises:
+        InputError: the numbers of sources and targets differ, or `model` has no tokenizer next to it.
+
     Example:
         A random encoder links identical words; a trained one, such as `hf_xalign.load("builtin")`, translations.
 

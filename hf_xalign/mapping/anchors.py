@@ -108,7 +108,11 @@ class Anchors:
         return torch.tensor(rows, dtype=torch.int64)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write vectors and vocabulary to one safetensors file, atomically."""
+        """Write vectors and vocabulary to one safetensors file, atomically.
+
+        Raises:
+            InputError: the disk is full.
+        """
         fields = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "model")}
         words = np.frombuffer(json.dumps(self.words, ensure_ascii=False).encode(), dtype=np.uint8)
         tensors = {"vectors": self.vectors, "counts": self.counts, "words": torch.from_numpy(words.copy())}
@@ -116,7 +120,11 @@ class Anchors:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Anchors:
-        """Load a file written by `save`."""
+        """Load a file written by `save`.
+
+        Raises:
+            InputError: the file is missing or damaged, or holds no anchors.
+        """
         tensors, metadata = read_tensors(path, "anchors", "Anchors.save", _FORMAT, _VERSION)
         with content_errors(path, "not whole anchors", "Make them again."):
             fields = json.loads(metadata["anchors"])
@@ -161,6 +169,10 @@ def make_anchors(
         batch_size: sentences per forward pass.
         folder: cache folder; by default one in the user's cache. A hash of all inputs names the file.
         ray: address of a Ray cluster that runs the encoder; `local` starts one on this machine.
+
+    Raises:
+        InputError: the text has no words; a row is not a string; a layer is unknown; the
+            tokenizer is slow or does not know the text; there is no map for `lang`; or the disk is full.
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     word_tokenizer(tokenizer)  # raises for a slow tokenizer

@@ -127,6 +127,9 @@ def refine(
         iterations: number of rotations to learn.
         cutoff: number of words of each language in the search.
 
+    Raises:
+        InputError: the map stretches the target's space (VecMap with whitening).
+
     Example:
         >>> import torch
         >>> source = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))

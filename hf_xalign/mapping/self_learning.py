@@ -60,6 +60,9 @@ def self_learning(
         seed: seed of the dropout, which drops the same entries on every device.
         layers: layer number of the vectors.
 
+    Raises:
+        InputError: there are no seed pairs, a pair is out of range, or `whiten` has fewer words than dimensions.
+
     Example:
         >>> import torch
         >>> source = torch.randn(100, 16, generator=torch.Generator().manual_seed(0))

@@ -60,6 +60,9 @@ def linked_vectors(
         desc: label of the progress bar, or None.
         options: `layers`, `pooling`, `batch_size` and `max_length` as in [`make_anchors`]. Links of truncated words
             are left out.
+
+    Raises:
+        InputError: a column or all links are missing, there are several languages, or a link is outside its sentence.
     """
     needed = ("source_words", "target_words", "links")
     dataset = check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
@@ -101,6 +104,9 @@ def dictionary_vectors(
         entries: (source word, target word); repeated entries count once.
         source: anchors of the source language.
         target: anchors of the target language, with as many layers; the encoder may differ.
+
+    Raises:
+        InputError: no entry is usable.
     """
     entries = list(dict.fromkeys(entries))
     rows = torch.stack([source.lookup([a for a, _ in entries]), target.lookup([b for _, b in entries])], dim=1)

@@ -55,6 +55,9 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
 
     A path that ends in `.gz` is compressed.
 
+    Raises:
+        InputError: a word is empty or has white space, or the disk is full.
+
     Example:
         >>> import tempfile, torch
         >>> anchors = Anchors(["Haus", "Hund"], torch.tensor([[[1.0, 0.5]], [[0.0, 2.0]]]), torch.tensor([3, 2]))
@@ -90,6 +93,10 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
         path: file with a space or tab between fields, or a binary file; both may be compressed (gzip, bzip2, xz).
         lang: language code of the words.
         limit: number of words to read, from the first row on; by default all.
+
+    Raises:
+        InputError: `limit` is below 1, or the file cannot be read, has no good row, or ends before the number of rows
+            in its first line.
 
     Example:
         >>> import tempfile

@@ -23,6 +23,9 @@ def load(name: str, **kwargs: Any) -> EvaluationModule:
     Args:
         name: one of `names()`, such as "word_retrieval".
         **kwargs: options of `evaluate.load`, such as `num_process` and `process_id`.
+
+    Raises:
+        InputError: there is no module of this name.
     """
     check_choice(names(), metric=name)
     import evaluate  # seconds, because it imports transformers' pipelines

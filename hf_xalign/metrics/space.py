@@ -35,6 +35,9 @@ def push_metric(
         repo_id: `owner/name` or `name`, where `name` must be the metric's own name.
         private: make a new Space private.
         token: Hub token; by default the one that you logged in with.
+
+    Raises:
+        InputError: there is no such metric, or the repository has another name.
     """
     check_choice(metrics.names(), metric=name)
     check_repo_id(repo_id)

@@ -68,6 +68,10 @@ def save_sentence_transformer(
         tokenizer: tokenizer of the encoder.
         folder: folder to write, which must not exist.
         pooling: `mean` of all tokens with special tokens, `cls` for the first token, or `last` for the last one.
+
+    Raises:
+        InputError: transformers alone cannot load the model, `pooling` is unknown, `folder` exists, or a weight is not
+            finite.
     """
     _check_plain(model)
     check_choice(SENTENCE_POOLINGS, pooling=pooling)
@@ -244,6 +248,9 @@ def export_onnx(
         pooling: how sentence-transformers pools tokens: `mean`, `cls` or `last`.
         lang: language whose map or embedding the graph contains, for a model with one per language.
         int8: also write `onnx/model_quantized.onnx`, with 8-bit weights and dynamically quantized activations.
+
+    Raises:
+        InputError: the extra `onnx` is missing, `folder` exists, a weight is not finite, or torch.onnx fails.
     """
     if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]:
         raise InputError(f'ONNX needs {", ".join(missing)}. Run pip install "hf_xalign[onnx]"')

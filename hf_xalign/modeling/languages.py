@@ -34,6 +34,9 @@ def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) ->
     Returns:
         The row of each language, new and old.
 
+    Raises:
+        InputError: `languages` is empty or has duplicates, or the model family has no token types.
+
     Example:
         >>> from transformers import BertConfig, BertModel
         >>> from hf_xalign.modeling import add_language_embeddings
@@ -116,6 +119,9 @@ def set_language(model: nn.Module, language: str | None) -> None:
     Args:
         model: encoder, task model or `PeftModel` with one map per language.
         language: code of a language with a map, or of the pivot, whose text is not mapped; None unsets it.
+
+    Raises:
+        InputError: the model has no map for the language, or no maps per language at all.
 
     Example:
         >>> from peft import get_peft_model

@@ -55,6 +55,9 @@ def load(
         kwargs: arguments of `from_pretrained` for the model (for an adapter: for its base model), such as `dtype`,
             `device_map` or `num_labels`.
 
+    Raises:
+        InputError: the model does not exist, has no weights in safetensors, or is an adapter without its base model.
+
     Example:
         >>> import tempfile
         >>> from transformers import BertConfig, BertModel

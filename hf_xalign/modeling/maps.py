@@ -153,6 +153,9 @@ class LanguageMap:
 
         Returns:
             float (n, layers, out) or (n, out), with the dtype of `vectors`.
+
+        Raises:
+            InputError: the vectors' size or number of layers does not fit the map.
         """
         check_choice(("source", "target"), side=side)
         side_map = self.source if side == "source" else self.target
@@ -171,6 +174,9 @@ class LanguageMap:
         """Map vectors of the source language, shaped as for [`project`], to the target language's space.
 
         If the target's vectors are normalized (VecMap), the result is in the space of the normalized vectors.
+
+        Raises:
+            InputError: the vectors do not fit the map, or the target's map has no inverse.
         """
         mapped = self.project(vectors)
         if self.target is None:
@@ -178,7 +184,11 @@ class LanguageMap:
         return self.target.undo(mapped) if mapped.dim() == 3 else self.target.undo(mapped.unsqueeze(1))[:, 0]
 
     def inverse(self) -> LanguageMap:
-        """Return the map from the target to the source language, with the same shared space."""
+        """Return the map from the target to the source language, with the same shared space.
+
+        Raises:
+            InputError: a matrix has no inverse.
+        """
         # Raises now instead of at the first use.
         _ = self.source.inverted
         target = self.target
@@ -257,7 +267,11 @@ class LanguageMap:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> LanguageMap:
-        """Load a file written by `save`."""
+        """Load a file written by `save`.
+
+        Raises:
+            InputError: the file is missing or damaged, or holds no map.
+        """
         tensors, metadata = read_tensors(path, "maps", "LanguageMap.save", _FORMAT, _VERSION)
         if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
             raise InputError(f"{path}: {broken[0]} holds a value that is not finite. Learn the map again.")

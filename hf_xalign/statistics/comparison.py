@@ -170,6 +170,9 @@ def compare(
     if p is below `level`. Each interval contains the share `confidence` of `resamples` differences between resampled
     examples and seeds.
 
+    Raises:
+        InputError: a folder has no finished system, or the systems cannot be compared.
+
     Example:
         >>> import json, pathlib, tempfile
         >>> root = pathlib.Path(tempfile.mkdtemp())

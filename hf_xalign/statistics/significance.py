@@ -41,6 +41,9 @@ def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleSco
 
     If all examples differ by the same amount, there is no variance to test against, and p is 1.
 
+    Raises:
+        InputError: seeds or examples do not match, or the total is not a mean, see [`is_mean`].
+
     Example:
         >>> system = [ExampleScores.from_values([0.9, 0.8, 0.7, 0.9])]
         >>> baseline = [ExampleScores.from_values([0.5, 0.6, 0.6, 0.4])]
@@ -80,6 +83,9 @@ def permutation_test(
     each seed's answers are swapped independently, as Efimov et al. (2022) do on concatenated predictions. This gives a
     smaller p if seeds agree. SciPy's `permutation_test` would copy every example for every permutation; this function
     multiplies a matrix of coin tosses by the examples that differ.
+
+    Raises:
+        InputError: seeds or examples do not match.
 
     Example:
         >>> ones = [1] * 8

@@ -76,6 +76,9 @@ class XAlignConfig(PeftConfig):
         hidden_size: hidden size of the encoder; filled in.
         base_sketch: numbers that identify the encoder; filled in, and another encoder gives a warning.
 
+    Raises:
+        InputError: values are incompatible.
+
     Example:
         >>> from peft import get_peft_model
         >>> from transformers import BertConfig, BertModel

@@ -48,6 +48,10 @@ def with_alignment(
         adapter: folder or Hub id of a XALIGN adapter, or a `PeftModel` with one active adapter.
         revision: branch, tag or commit of the adapter on the Hub.
 
+    Raises:
+        InputError: the adapter is of another kind, for another encoder, or has no safetensors; or `model` has adapters
+            already.
+
     Example:
         >>> from peft import get_peft_model
         >>> from transformers import BertConfig, BertForSequenceClassification, BertModel

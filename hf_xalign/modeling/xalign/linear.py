@@ -33,6 +33,10 @@ def map_adapter(encoder: PreTrainedModel, maps: LanguageMap | Mapping[str, Langu
         encoder: encoder without adapters or head; changed in place.
         maps: map of each language, all of the same layers, or one map for all text. The target language of the maps
             of several languages is not mapped.
+
+    Raises:
+        InputError: a map is of another language, or is not affine; maps differ in layers or target language; or
+            the encoder has adapters or a head.
     """
     check_bare(encoder, "a map")
     refuse_language_embeddings(encoder, "a map")

@@ -30,6 +30,7 @@ from hf_xalign.data.batches.pairs import (
 )
 from hf_xalign.data.batches.sampling import (
     PairedCollator,
+    PairedRow,
     PairedSampler,
     PairedStreams,
     PairSampler,
@@ -214,7 +215,7 @@ def test_links_alone_as_the_word_collator_has_them(features):
 def test_task_batch_comes_with_its_pairs():
     task = [{"label": 5}, {"label": 6}]
     given = default_data_collator(task)
-    rows = [(task[0], ROWS[:1]), (task[1], ROWS[1:])]
+    rows = [PairedRow(task[0], ROWS[:1]), PairedRow(task[1], ROWS[1:])]
     pairs = {f"pair_{name}": value for name, value in PairCollator(9)(ROWS).items()}
     assert_batch(PairedCollator(default_data_collator, PairCollator(9))(rows), {**given, **pairs})
     spoken = PairedCollator(default_data_collator, PairCollator(9), language_rows=NUMBERS, pivot="en")
@@ -222,7 +223,7 @@ def test_task_batch_comes_with_its_pairs():
     types = [[1] * 6, [2] * 6, [0] * 6, [0] * 6]
     assert_batch(told, {**given, **pairs, "pair_token_type_ids": types})
     assert told["pair_token_type_ids"].is_contiguous()
-    assert_batch(spoken([(row, []) for row in task]), given)
+    assert_batch(spoken([PairedRow(row, []) for row in task]), given)
 
 
 # ---- Hidden tokens, of PPA and of pre-training ----
@@ -580,7 +581,7 @@ def test_a_new_sampler_is_at_epoch_0_and_tells_its_task_the_epoch():
     assert first == drawn(paired, 0)
     assert [row for row, _ in first] != [row for row, _ in drawn(paired, 1)]
     both = PairedStreams(*(Dataset.from_dict({name: range(10)}) for name in "nm"))
-    assert len(both) == 10 and both[3, (1, 0)] == ({"n": 3}, [{"m": 1}, {"m": 0}])
+    assert len(both) == 10 and both[3, (1, 0)] == PairedRow({"n": 3}, [{"m": 1}, {"m": 0}])
 
 
 def test_a_steps_pairs_are_of_like_length():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow
@@ -148,8 +148,14 @@ def _characters(words: pyarrow.ChunkedArray) -> np.ndarray:
 
 
 Batch = dict[str, torch.Tensor]
-PairedRow = tuple[EncodedRow, list[EncodedRow]]  # of the task's dataset, and of the pairs that are drawn with it
 PAIR = "pair_"  # begins the columns of a pair that is drawn with a row of the task
+
+
+class PairedRow(NamedTuple):
+    """Row of the task's dataset, with the rows of the parallel corpus that are drawn with it."""
+
+    task: EncodedRow
+    pairs: list[EncodedRow]
 
 
 @dataclass(eq=False)
@@ -163,7 +169,7 @@ class PairedStreams:
         return len(self.task)
 
     def __getitem__(self, index: tuple[int, tuple[int, ...]]) -> PairedRow:
-        return self.task[index[0]], [self.pairs[pair] for pair in index[1]]
+        return PairedRow(self.task[index[0]], [self.pairs[pair] for pair in index[1]])
 
 
 @dataclass(eq=False, repr=False)
@@ -226,8 +232,8 @@ class PairedCollator:
 
     def __call__(self, rows: list[PairedRow]) -> Batch:
         """Collate `rows`."""
-        batch = dict(self.task([row for row, _ in rows]))
-        drawn = [pair for _, pairs in rows for pair in pairs]
+        batch = dict(self.task([row.task for row in rows]))
+        drawn = [pair for row in rows for pair in row.pairs]
         if not drawn:
             return batch
         pairs = self.pairs(drawn)

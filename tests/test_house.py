@@ -26,8 +26,8 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1538, 21),
     "core": (2800, 54),
-    "data": (6947, 127),
-    "evaluation": (1960, 17),
+    "data": (6950, 128),
+    "evaluation": (1963, 17),
     "explore": (290, 3),
     "hub": (361, 11),
     "links": (1663, 25),

@@ -206,17 +206,20 @@ def encode_pooled_sentences(
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
     known = means if means is not None and list(poolings) == ["mean"] else {}
     keys = [sentence_key(sentence) for sentence in ids]
-    missing = np.array([row for row, key in enumerate(keys) if key not in known], dtype=np.int64)
-    for row in sorted({*range(len(keys))} - {*missing.tolist()}):
-        vectors["mean"][row] = known[keys[row]]
-    asked = [ids[row] for row in missing]
+    missing = []
+    for row, key in enumerate(keys):
+        if key in known:
+            vectors["mean"][row] = known[key]
+        else:
+            missing.append(row)
+    asked, asked_rows = [ids[row] for row in missing], torch.tensor(missing, dtype=torch.int64)
     for places, mask, states in hidden_batches(model, asked, tokenizer.pad_token_id, index, **options):
-        rows = torch.from_numpy(missing[places])
+        rows = asked_rows[torch.from_numpy(places)]
         for pooling, pooled in vectors.items():
             for k, hidden in enumerate(states):
                 pooled[rows, k] = pool_sentences(hidden, mask, pooling).float().cpu()
     if "mean" in vectors:
-        known |= {keys[row]: vectors["mean"][row] for row in missing.tolist()}
+        known |= {keys[row]: vectors["mean"][row] for row in missing}
     return vectors
 
 

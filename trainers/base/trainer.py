@@ -228,7 +228,7 @@ class AlignmentTrainer(ScoringTrainer):
         self._term_sums: dict[str, torch.Tensor] = {}
         self.not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._complete()
-        if self._recorded and (self.eval_dataset or self.scores_nothing):
+        if self._recorded and (self.eval_dataset is not None or self.scores_nothing):
             seconds = time.perf_counter() - start
             self.run = Run(self, name or base_model, seconds, probes, protocols)
 

@@ -24,13 +24,13 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1538, 21),
+    "cli": (1538, 20),
     "core": (2800, 54),
     "data": (6950, 128),
     "evaluation": (1963, 17),
     "explore": (290, 3),
-    "hub": (361, 11),
-    "links": (1663, 25),
+    "hub": (345, 10),
+    "links": (1672, 25),
     "mapping": (1544, 18),
     "metrics": (488, 2),
     "model_cards": (554, 0),

@@ -94,11 +94,11 @@ class Arguments(PairOptions):
 def run(args: Arguments) -> None:
     """Align a text, or shards."""
     is_one_source = len(args.pairs) == 1
-    for name in _OF_SHARDS if is_one_source else _OF_TEXT:
+    shards, text = "shards. Give Parquet files and the folder to write", "one text. Remove it, or give one text"
+    unfit, remedy = (_OF_SHARDS, shards) if is_one_source else (_OF_TEXT, text)
+    for name in unfit:
         if getattr(args, name) is not None:
-            if is_one_source:
-                raise InputError(f"--{name} is an option for shards. Give Parquet files and the folder to write.")
-            raise InputError(f"--{name} is an option for one text. Remove it, or give one text.")
+            raise InputError(f"--{name} is an option for {remedy}.")
     options: dict[str, Any] = {"one_to_one": not args.several, "seed": args.seed}
     if is_one_source:
         _align_text(args, options)

@@ -515,11 +515,12 @@ class Job:
             return {"layer": (_choose_layer,)}
         if self.rules.kind == "dictionary":
             return {_fit_name(pair, _ORDER): (_find_order, pair) for pair, _ in self.counts}
-        tasks: dict[str, Task] = {}
-        if self.rules.kind in STATISTICAL_ALIGNERS:
-            for (pair, _), direction in product(self.counts, statistical.DIRECTIONS):
-                tasks[_fit_name(pair, direction)] = _fit, pair, direction
-        return tasks
+        if self.rules.kind not in STATISTICAL_ALIGNERS:
+            return {}
+        # Both directions in one task read the text once. For shards, two workers fit them in half of the time.
+        fits = [[direction] for direction in statistical.DIRECTIONS] if self.columns else [statistical.DIRECTIONS]
+        tasks = product(self.counts, fits)
+        return {_fit_name(pair, *directions): (_fit, pair, directions) for (pair, _), directions in tasks}
 
     def words(self, pair: Pair | None, size: int) -> Iterator[tuple[list[str], list[str]]]:
         """Yield the words, as the aligner sees them, of a sample of one language pair (None: of all)."""
@@ -626,17 +627,22 @@ def normalize(batch: pyarrow.RecordBatch) -> pyarrow.Table:
     return table
 
 
-def _fit_name(pair: Pair, what: str) -> str:
-    return f"{'-'.join(pair)} {what}"
+def _fit_name(pair: Pair, *what: str) -> str:
+    return f"{'-'.join(pair)} {', '.join(what)}"
 
 
-def _fit(job: Job, pair: Pair, direction: str) -> tuple[dict[str, Any], list[Path]]:
-    rules, desc = job.rules, None if job.columns else f"{job.rules.kind} {'-'.join(pair)}, {direction}"
-    model = statistical.fit(rules.kind, job.words(pair, rules.fit_pairs), direction, seed=rules.seed, desc=desc)
-    # A new folder for each attempt, because a process of a killed run may still be writing.
-    folder = Path(tempfile.mkdtemp(dir=job.work))
-    statistical.save_model(model, folder)
-    return {"folder": folder.name}, sorted(folder.iterdir())
+def _fit(job: Job, pair: Pair, directions: Sequence[str]) -> tuple[dict[str, Any], list[Path]]:
+    rules, desc = job.rules, None if job.columns else f"{job.rules.kind} {'-'.join(pair)}"
+    words = job.words(pair, rules.fit_pairs)
+    folders: list[str] = []
+    files: list[Path] = []
+    for model in statistical.fit(rules.kind, words, directions, seed=rules.seed, desc=desc):
+        # A new folder for each attempt, because a process of a killed run may still be writing.
+        folder = Path(tempfile.mkdtemp(dir=job.work))
+        statistical.save_model(model, folder)
+        folders.append(folder.name)
+        files += sorted(folder.iterdir())
+    return {"folders": folders}, files
 
 
 def _find_order(job: Job, pair: Pair) -> tuple[dict[str, Any], list[Path]]:
@@ -676,9 +682,9 @@ def make_linker(job: Job, key: Pair | None) -> Linker:
         entries, is_turned = load_dictionary(rules.file(key)), job.mark(_fit_name(key, _ORDER))["turned"]
         return job.dictionary_linker(key, turned(entries) if is_turned else entries)
     models = []
-    for direction in statistical.DIRECTIONS:
-        folder = job.work / job.mark(_fit_name(key, direction))["folder"]
-        models.append(statistical.load_model(rules.kind, folder))
+    for name, (_, pair, _) in job.fits().items():
+        for folder in job.mark(name)["folders"] if pair == key else ():
+            models.append(statistical.load_model(rules.kind, job.work / folder))
     return StatisticalLinker(models[0], models[1], rules.symmetrization)
 
 

@@ -106,28 +106,31 @@ class StatisticalLinker:
 def fit(
     aligner: str,
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]],
-    direction: str = FORWARD,
+    directions: Sequence[str] = DIRECTIONS,
     *,
     seed: int = 0,
     desc: str | None = None,
-) -> models.AlignmentModel:
-    """Fit the model of one direction on pairs of source and target words.
+) -> list[models.AlignmentModel]:
+    """Fit the model of each direction on pairs of source and target words, which are read once.
 
     `fast_align` is from Dyer et al. 2013, `eflomal` from Östling and Tiedemann 2016; only eflomal uses `seed`. Thot
     keeps the pairs in memory. Pairs with an empty side are skipped.
     """
     first, *others = _classes(aligner)
-    model = first()
+    fitted = [first() for _ in directions]
     for pair in pairs:
         if all(pair):
             sides = list(map(safe_words, pair))
-            model.add_sentence_pair(*(sides if direction == FORWARD else sides[::-1]))
+            for model, direction in zip(fitted, directions, strict=True):
+                model.add_sentence_pair(*(sides if direction == FORWARD else sides[::-1]))
     with one_thread():
-        _train(model, seed, desc)
-        for model_class in others:
-            model = model_class(model)
-            _train(model, seed, desc)
-    return model
+        for number, direction in enumerate(directions):
+            label = desc and f"{desc}, {direction}"
+            _train(fitted[number], seed, label)
+            for model_class in others:
+                fitted[number] = model_class(fitted[number])
+                _train(fitted[number], seed, label)
+    return fitted
 
 
 def save_model(model: models.AlignmentModel, folder: Path) -> None:

@@ -115,7 +115,7 @@ def test_what_is_pushed_loads_and_is_nothing_else(kind, own_hub, tmp_path):
     if kind == "maps":
         assert "maps/de-en.safetensors" in files
     else:
-        expected, found = load(folder), hub.load(repo, revision=commit.oid)
+        expected, found = load(folder), load(repo, revision=commit.oid)
         assert type(found) is type(expected) and not found.training
         assert torch.equal(run(found, kind), run(expected, kind))
     if (folder / "results.json").exists():
@@ -174,7 +174,7 @@ def test_a_branch_of_a_private_repository_and_a_name_alone(own_hub, tmp_path):
     assert own_hub.repos["models", "me/private"].private and own_hub.files("me/private") == {}
     config = json.loads(own_hub.files("me/private", revision="next")["adapter_config.json"])
     assert (config["base_model_name_or_path"], config["revision"]) == ("me/private", "next")
-    assert type(hub.load("me/private", revision="next")).__name__ == "BertForSequenceClassification"
+    assert type(load("me/private", revision="next")).__name__ == "BertForSequenceClassification"
     hub.push(tmp_path / "base", "short")
     assert 'from_pretrained("me/short")' in own_hub.files("me/short")["README.md"].decode()
     with pytest.raises(InputError, match="private=True: me/short already exists and is public"):
@@ -220,7 +220,7 @@ def test_another_kind_takes_the_place_of_an_adapter(own_hub, tmp_path):
     files = own_hub.files("me/changed")
     assert "adapter_config.json" not in files and "adapter_model.safetensors" not in files
     assert files["notes.txt"] == b"mine"  # what is no part of a model is not touched
-    assert type(hub.load("me/changed")) is BertForSequenceClassification
+    assert type(load("me/changed")) is BertForSequenceClassification
 
 
 def test_no_network_is_said_at_the_first_try_and_an_owner_before_that(own_hub, tmp_path, capsys):
@@ -250,7 +250,7 @@ def test_a_broken_connection_is_said_and_changes_nothing(own_hub, tmp_path):
     assert own_hub.files("me/base")["model.safetensors"] == (base / "model.safetensors").read_bytes()
     for own_hub.broken in ("/resolve/.*safetensors", "/resolve/"):
         with pytest.raises(InputError, match=r"me/base .*connection"):
-            hub.load("me/base")
+            load("me/base")
     with pytest.raises(InputError, match=r"no tokenizer that can be loaded, .*\(Server disconnected"):
         load_tokenizer("me/base")
     with pytest.raises(InputError, match="the Hub cannot be reached"):

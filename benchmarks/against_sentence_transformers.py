@@ -50,8 +50,7 @@ from transformers import TrainerCallback
 from hf_xalign import FAOConfig, FAOTrainer, align_words, encode_sentences, encode_words
 from hf_xalign.config import parse
 from hf_xalign.data.builtin import resolve_model
-from hf_xalign.data.load import load_parallel, sources
-from hf_xalign.data.parallel import draw_pairs
+from hf_xalign.data.load import draw_pairs, load_parallel
 from hf_xalign.evaluation.scores import score_retrieval, score_sentences
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.links.frozen import make_evaluation_links
@@ -158,7 +157,7 @@ def measure(given: argparse.Namespace, system: str, seed: int) -> dict[str, Any]
     found: dict[str, Any] = {"system": system, "seed": seed}
     if system != "raw":
         text = load_parallel(given.train)
-        pairs = draw_pairs(text, np.ones(len(text), dtype=bool), sources(text), given.pairs, seed)
+        pairs = draw_pairs(text, np.ones(len(text), dtype=bool), given.pairs, seed)
         clock = Clock()
         with tempfile.TemporaryDirectory() as made:
             shared = options(given, seed, made)

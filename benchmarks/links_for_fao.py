@@ -22,7 +22,6 @@ import torch
 from datasets import Dataset, disable_progress_bars
 
 from hf_xalign.data import load_parallel
-from hf_xalign.data.load import sources
 from hf_xalign.evaluation.scores import score_retrieval, score_sentences
 from hf_xalign.links import Linking
 from hf_xalign.links.counts import link_statistics
@@ -68,7 +67,7 @@ def main() -> None:
         for name in args.aligners:
             start = time.perf_counter()
             linking = replace(ALIGNERS[name], max_pairs=args.drawn, seed=args.seed)
-            linked = linking.apply(pairs, sources(pairs), model=model, tokenizer=tokenizer).pairs
+            linked = linking.apply(pairs, model=model, tokenizer=tokenizer).pairs
             counts = link_statistics(linked)
             share = "/".join(f"{counts[f'{lang}-en'].links / counts[f'{lang}-en'].pairs:.1f}" for lang in languages)
             run = {"max_steps": args.steps, "seed": args.seed, "save_strategy": "no"}

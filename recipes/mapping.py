@@ -33,10 +33,10 @@ import os
 
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.arguments import MappingArguments, MappingText
+from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments
 from hf_xalign.recipes.parts.command import run, settle_cpu
 
-ARGUMENTS = (MappingText, MappingArguments)
+ARGUMENTS = (DataArguments, MappingArguments)
 WHEN_INTERRUPTED = "nothing was saved; the same command reuses the anchors made so far"
 
 

@@ -32,9 +32,11 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
+from hf_xalign.record import Record
 from hf_xalign.tasks.task import LanguageInputs
 from hf_xalign.trainers.base.checkpoints import hash_rows
 from hf_xalign.trainers.base.papers import find_paper
+from hf_xalign.trainers.base.run import text_entries
 from hf_xalign.trainers.base.trainer import Batch, Counts, Loss, Prepared
 from hf_xalign.trainers.base.word import cache_f0, link_pairs, pair_collator, pool_layers
 from hf_xalign.trainers.continual_config import ContinualConfig
@@ -162,7 +164,9 @@ class ContinualTrainer(TaskTrainer):
             with args.main_process_first(desc="loading the reference"):
                 self._reference = reference = load_encoder(resolve_model(reference))
         if "source_ids" not in pairs.column_names and (self.linking or "links" not in pairs.column_names):
-            pairs = link_pairs(self, pairs, "pairs").pairs
+            pairs = link_pairs(self, pairs).pairs
+            if self.linking is not None and self.linking.max_pairs is not None:
+                self._pairs = pairs
         check_embeddings(reference, self.processing_class)
         sizes = [(part.config.num_hidden_layers, part.config.hidden_size) for part in (reference, model)]
         if sizes[0] != sizes[1]:
@@ -214,6 +218,11 @@ class ContinualTrainer(TaskTrainer):
         share = self.args.pairs_per_example
         self.sampler = PairedSampler(sampler, stream, share=share, step_examples=sampler.step_pairs)
         return self.sampler
+
+    def text_entries(self) -> Record:
+        """Return languages and entries of the text, and those of the sentence pairs."""
+        entries = super().text_entries()
+        return {**entries, "data": entries["data"] | {"pairs": text_entries(self._pairs)}}
 
     def _task_entry(self) -> dict[str, object]:
         settings = ("alpha", "regularizer_weight", "pairs_per_example")

@@ -58,7 +58,6 @@ from hf_xalign.trainers.base.run import (
     given_entries,
     headlines,
     keep_scores,
-    whole_sources,
 )
 from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
 
@@ -179,22 +178,22 @@ class MappingTrainer:
         for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
             check_pieces(pairs, source[1], what, target[1])
         linking = linking or (None if "links" in train.column_names else Linking())
-        given = train, held_out
+        given, given_held_out = train, held_out
         if "links" not in held_out.column_names:
             check_folder(self.args, self.base_model)
             held_out = make_evaluation_links(held_out, None if linking is None else train)
-        counts, by, drawn = None, "given", None
+        counts, by = None, "given"
         if linking is not None:
             linking = replace(linking, drop_identical=self.args.drop_identical or linking.drop_identical)
-            sources = self.reporting.text.get("data", {}).get("train") or whole_sources(train)
-            train, counts, by = linking.apply(train, sources, model=source[0], tokenizer=source[1])
-            drawn = None if linking.max_pairs is None else count_languages(train)
+            train, counts, by = linking.apply(train, model=source[0], tokenizer=source[1])
+            given = given if linking.max_pairs is None else train
         self.train_dataset, self.eval_dataset = train, held_out
         self._rows = language_rows(train)
         linked = link_statistics(train)
         self._check_pairs(linked)
         self._dictionary_lines = self._check_dictionaries()
-        self.text = {**given_entries(*given, drawn), "links": counts or link_entries(linked), "linked_by": by}
+        self.text = self.reporting.added_to(given_entries(given, given_held_out))
+        self.text |= {"links": counts or link_entries(linked), "linked_by": by}
         self.seconds["preparing"] = round(time.perf_counter() - start, 3)
 
     # ---- Word vectors, text and dictionaries ----
@@ -209,7 +208,8 @@ class MappingTrainer:
         self.base_model, self.pivot, self.languages = name or "word vectors", target.lang, [str(source.lang)]
         # Rules between settings hold of what is learnt from.
         self.args = replace(self.args, supervision="dictionary")
-        self.protocols, self.text = read_protocols(["cosine"]), {"license": "unknown"}
+        self.protocols = read_protocols(["cosine"])
+        self.text = self.reporting.added_to({"license": "unknown"})
         self._check_languages()
         for given in (source, target):
             # Every published method divides the vectors by their lengths first.
@@ -372,7 +372,7 @@ class MappingTrainer:
             settings={**self.reporting.settings, **self.args.changed()},
             objective=self.args.formula(),
             paper=self.args.paper(),
-            **{**self.text, **self.reporting.text, "languages": self.languages, "pivot": self.pivot},
+            **{**self.text, "languages": self.languages, "pivot": self.pivot},
         )
         self.record["times"]["seconds"] |= self.seconds
         self.record["intervals"] = {"before": {}, "after": {}}
@@ -564,8 +564,8 @@ class MappingTrainer:
         if self.of_words:
             raise InputError("seeds: word vectors are mapped in memory, once. Give one seed a run.")
         settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.method}
-        text = {**self.text, **self.reporting.text}["data"]
-        return about_scores(compared_by(self._headline()), self.args.seed, settings, text, model=self.base_model)
+        compared = compared_by(self._headline())
+        return about_scores(compared, self.args.seed, settings, self.text["data"], model=self.base_model)
 
     def _headline(self) -> str:
         """Return the name of the score by which `compare` compares the run, that of the last layer."""

@@ -148,10 +148,7 @@ def load_parallel(
             [entry["language"]] = counts
         entries.append(entry)
         parts.append(part)
-    loaded = concatenate(parts)
-    # `select`, `map`, `filter` and `concatenate_datasets` keep the description.
-    loaded.info.description = "\n".join(map(json.dumps, entries))
-    return loaded
+    return note_sources(concatenate(parts), entries)
 
 
 def _items(source: Any, source_lang: str | None, target_lang: str) -> Iterator[tuple[str, Any, str | None]]:
@@ -201,6 +198,47 @@ def sources(dataset: Dataset) -> list[Entry]:
     """
     lines = (dataset.info.description or "").split("\n")
     return [json.loads(line) for line in lines if line.startswith('{"source": ')]
+
+
+def note_sources(dataset: Dataset, entries: Iterable[Entry]) -> Dataset:
+    """Store what is known of a dataset's sources in it, for [`sources`]."""
+    # `select`, `map`, `filter` and `concatenate_datasets` keep the description.
+    dataset.info.description = "\n".join(map(json.dumps, entries))
+    return dataset
+
+
+def whole_sources(text: Dataset) -> list[Entry]:
+    """Return what is known of the sources of a text that has all their pairs, else an empty list."""
+    known = sources(text)
+    return known if sum(entry["pairs"] for entry in known) == len(text) else []
+
+
+def draw_pairs(
+    text: Dataset, usable: np.ndarray, max_pairs: int | None, seed: int, draw: Literal["first", "seed"] = "seed"
+) -> Dataset:
+    """Select the pairs that the filters kept, bool (rows,), or of each source the first of them or a seeded draw.
+
+    The entries of the sources of drawn pairs get `draw` and the numbers of these pairs.
+    """
+    if max_pairs is None:
+        # The indices of a selection would need more memory than all else.
+        return text if usable.all() else text.select(np.flatnonzero(usable))
+    entries = whole_sources(text)
+    chosen, start = [], 0
+    for number, entry in enumerate(entries or [{"source": "train_dataset", "pairs": len(text)}]):
+        rows = start + np.flatnonzero(usable[start : start + entry["pairs"]])
+        start += entry["pairs"]
+        # Of a permutation, a larger draw holds a smaller one of the same seed.
+        drawn = rows if draw == "first" else np.random.default_rng([seed, number]).permutation(rows)
+        rows = np.sort(drawn[:max_pairs])
+        if len(rows) < max_pairs:
+            logger.warning(
+                "%s: all %s pairs are used: %s were asked for", entry["source"], f"{len(rows):,}", f"{max_pairs:,}"
+            )
+        entry |= {"pairs": len(rows), "draw": draw}
+        chosen.append(rows)
+    selected = text.select(np.concatenate(chosen))
+    return note_sources(selected, entries) if entries else selected
 
 
 def _load_object(data: Any, asked: Columns, max_pairs: int | None, on_empty: OnEmpty) -> Dataset:

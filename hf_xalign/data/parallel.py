@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeGuard
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeGuard
 
 import datasets
 import numpy as np
@@ -183,35 +183,3 @@ def first_pairs(pairs: Dataset) -> list[str]:
     languages, _ = language_ids(pairs)
     rows = np.unique(languages, return_index=True)[1].tolist()
     return [f"first    {describe_pair(pairs[row])}" for row in rows]
-
-
-def draw_pairs(
-    text: Dataset,
-    usable: np.ndarray,
-    sources: Sequence[dict[str, Any]],
-    max_pairs: int | None,
-    seed: int,
-    draw: Literal["first", "seed"] = "seed",
-) -> Dataset:
-    """Select the pairs that the filters kept, bool (rows,), or of each source the first of them or a seeded draw.
-
-    The sources' entries get `draw` and the numbers of pairs drawn.
-    """
-    # The indices of a selection would need more memory than all else.
-    if max_pairs is None and usable.all():
-        return text
-    chosen, start = [], 0
-    for number, entry in enumerate(sources):
-        rows = start + np.flatnonzero(usable[start : start + entry["pairs"]])
-        start += entry["pairs"]
-        if max_pairs is not None:
-            # Of a permutation, a larger draw holds a smaller one of the same seed.
-            drawn = rows if draw == "first" else np.random.default_rng([seed, number]).permutation(rows)
-            rows = np.sort(drawn[:max_pairs])
-            if len(rows) < max_pairs:
-                logger.warning(
-                    "%s: all %s pairs are used: %s were asked for", entry["source"], f"{len(rows):,}", f"{max_pairs:,}"
-                )
-            entry |= {"pairs": len(rows), "draw": draw}
-        chosen.append(rows)
-    return text.select(np.concatenate(chosen))

@@ -138,10 +138,10 @@ def check_files(items: Iterable[str]) -> None:
                 find_source(text, _ANY)
 
 
-def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: bool = True) -> None:
+def check_models(names: Iterable[str | None], *, whole: bool = True) -> None:
     """Raise an InputError for paths without a folder, and for folders that hold no model.
 
-    `whole` also refuses folders without a config or weights, and `adapters=False` those of adapters.
+    `whole` also refuses folders without a config or weights.
     """
     for name in filter(None, names):
         find_builtin(name)
@@ -152,11 +152,6 @@ def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: b
             check_model_folder(path)
             if whole:
                 check_whole(path)
-            if not adapters and not (path / "config.json").exists() and (path / "adapter_config.json").exists():
-                raise InputError(
-                    f"{name} holds an adapter, but this command trains an encoder. Name an encoder, or load the "
-                    "adapter by hf_xalign.load and give the model to a trainer."
-                )
         if _PATH.fullmatch(name) and "{seed}" not in name and not path.is_dir():
             hint = nearby(path, "name a run's folder, a Hub model as owner/name, or builtin")
             raise InputError(f"{name}: no such folder{hint}")

@@ -186,6 +186,7 @@ def align_words(
 
     make_once(path, make)
     linked = Dataset.from_file(str(path))
+    linked.info.description = dataset.info.description  # what is known of the sources
     for name, statistics in link_statistics(linked, dataset).items():
         log = logger.info if statistics.pairs else logger.warning
         log("%s by %s: %s (%s)", name, rules.kind, statistics, path)

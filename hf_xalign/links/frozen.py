@@ -8,6 +8,7 @@ from pathlib import Path
 from datasets import Dataset
 
 from hf_xalign.cache import map_rows, replacing
+from hf_xalign.data.load import note_sources
 from hf_xalign.data.parallel import LINKED
 from hf_xalign.data.readers.files import read_jsonl
 from hf_xalign.errors import InputError
@@ -66,4 +67,4 @@ def read_links(path: str | Path) -> Dataset:
         rows.append(row)
     if not rows:
         raise InputError(f"{path}: there are no rows. Make the evaluation links again.")
-    return Dataset.from_list(rows)
+    return note_sources(Dataset.from_list(rows), [{"source": str(path), "hub_id": None, "pairs": len(rows)}])

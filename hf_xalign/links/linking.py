@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from datasets import Dataset
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.parallel import draw_pairs
+from hf_xalign.data.load import draw_pairs, whole_sources
 from hf_xalign.data.words import split_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
@@ -66,7 +65,6 @@ class Linking:
     def apply(
         self,
         pairs: Dataset,
-        sources: Sequence[dict[str, Any]] | None = None,
         *,
         links: bool = True,
         model: PreTrainedModel | None = None,
@@ -76,11 +74,9 @@ class Linking:
 
         Aligners are fitted on all pairs, also where only some are drawn.
 
-        `sources` are the record's entries of the sources, by default one, which get the numbers of pairs drawn. With
-        `links=False`, for a loss that reads none, all pairs stay, without links. `model` is the trained encoder, for
-        the aligners `encoder` and `encoder:NAME` (on its device), and `tokenizer` its tokenizer.
+        With `links=False`, for a loss that reads none, all pairs stay, without links. `model` is the trained encoder,
+        for the aligners `encoder` and `encoder:NAME` (on its device), and `tokenizer` its tokenizer.
         """
-        sources = sources or [{"source": "train_dataset", "pairs": len(pairs)}]
         given = "links" in pairs.column_names
         kind, _, name = self.aligner.partition(":")
         aligner = self.aligner
@@ -93,9 +89,8 @@ class Linking:
                 options = dict(zip(options, load_encoder(name, "cpu" if model is None else model.device)))
             # The encoder links each pair alone, and slowly: it sees a tenth more pairs than are wanted, not all.
             most = (self.max_pairs or len(pairs)) * 11 // 10 + 100
-            if any(entry["pairs"] > most for entry in sources):
-                every = np.ones(len(pairs), dtype=bool)
-                pairs = draw_pairs(pairs, every, sources, most, self.seed, self.draw)
+            if max((entry["pairs"] for entry in whole_sources(pairs)), default=len(pairs)) > most:
+                pairs = draw_pairs(pairs, np.ones(len(pairs), dtype=bool), most, self.seed, self.draw)
         if self.subwords:
             if "source_words" in pairs.column_names:
                 raise InputError(
@@ -111,7 +106,7 @@ class Linking:
         else:
             linked, linked_by = split_pairs(pairs), "none"
         usable = has_links(linked) if links else np.ones(len(pairs), dtype=bool)
-        chosen = draw_pairs(linked, usable, sources, self.max_pairs, self.seed, self.draw)
+        chosen = draw_pairs(linked, usable, self.max_pairs, self.seed, self.draw)
         # A pass over millions of pairs takes seconds.
         dropped = {} if usable.all() else link_statistics(linked.select(np.flatnonzero(usable)), linked)
         return LinkedPairs(chosen, link_entries(link_statistics(chosen), dropped), linked_by)

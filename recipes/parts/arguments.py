@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import GIVEN, excludes, needs, setting
 from hf_xalign.data.sources import check_files, check_models, parse_named
@@ -67,9 +67,6 @@ class ParallelText(PairColumns):
 class TextArguments(ParallelText):
     """The encoder and the text of a run."""
 
-    # True if the encoder may be below an adapter, as that of maps.
-    maps_adapters: ClassVar[bool] = False
-
     model_name_or_path: str = option(
         _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "builtin"
     )
@@ -101,7 +98,7 @@ class TextArguments(ParallelText):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         super().check_files()
-        check_models([self.model_name_or_path], adapters=self.maps_adapters)
+        check_models([self.model_name_or_path])
 
 
 @dataclass
@@ -134,13 +131,6 @@ class DataArguments(TextArguments):
         kind, _, path = self.aligner.partition(":")
         if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
             check_files([path])
-
-
-@dataclass
-class MappingText(DataArguments):
-    """The encoder, or the adapter on it, and the text of a run."""
-
-    maps_adapters: ClassVar[bool] = True
 
 
 @dataclass

@@ -19,7 +19,7 @@ from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.mapping.word2vec import read_word2vec
-from hf_xalign.recipes.parts.arguments import MappingArguments, MappingText
+from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments
 from hf_xalign.recipes.parts.parallel import read_linking, read_text
 from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.mapping import HELD_OUT, VECTORS, MappingTrainer, open_encoder
@@ -28,7 +28,7 @@ from hf_xalign.trainers.mapping import HELD_OUT, VECTORS, MappingTrainer, open_e
 _FASTTEXT = re.compile(r"(?:cc|wiki)\.([a-z]{2,3})\.")
 
 
-def load_mapping(data: MappingText, args: MappingArguments) -> MappingTrainer:
+def load_mapping(data: DataArguments, args: MappingArguments) -> MappingTrainer:
     """Read the text, or the word vectors, and the dictionaries of a run, and return the trainer of its maps."""
     started = time.perf_counter()
     vectors = _vector_files(data, args) if args.source_vectors else {}
@@ -55,7 +55,7 @@ def load_mapping(data: MappingText, args: MappingArguments) -> MappingTrainer:
             given["text"].setdefault(language, []).extend(part["text"][:])
             entries.setdefault("text", []).append(about(item, name, part, sentences=len(part)))
         unused = "dictionary" if args.supervision == "parallel" else None
-        entries = text.sources | {name: found for name, found in entries.items() if found and name != unused}
+        entries = {name: found for name, found in entries.items() if found and name != unused}
     trainer = MappingTrainer(
         args=args,
         **lexicons,
@@ -93,7 +93,7 @@ def _read_dictionaries(
     return lexicons, files, entries
 
 
-def _read_encoders(data: MappingText, args: MappingArguments) -> dict[str, object]:
+def _read_encoders(data: DataArguments, args: MappingArguments) -> dict[str, object]:
     """Return the arguments of the trainer on the encoder, or on those of both sides."""
     names = [name or data.model_name_or_path for name in (args.source_model, args.target_model)]
     encoders = []
@@ -106,7 +106,7 @@ def _read_encoders(data: MappingText, args: MappingArguments) -> dict[str, objec
     return given
 
 
-def _vector_files(data: MappingText, args: MappingArguments) -> dict[str, str]:
+def _vector_files(data: DataArguments, args: MappingArguments) -> dict[str, str]:
     """Return the files of word vectors by language, the pivot's last."""
     files: dict[str, str] = {}
     folder = (Path(args.output_dir) / VECTORS).resolve()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from datasets import Dataset
 
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import set_prompt
-from hf_xalign.data.load import Entry, load_parallel, sources
-from hf_xalign.data.parallel import draw_pairs, warn_of_mixed_texts
+from hf_xalign.data.load import draw_pairs, load_parallel, sources
+from hf_xalign.data.parallel import warn_of_mixed_texts
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.evaluation.scores import Protocol, read_protocols
 from hf_xalign.links.frozen import read_links
@@ -29,26 +28,18 @@ from hf_xalign.trainers.ppa_config import PPAConfig
 
 @dataclass
 class Corpus(RunText):
-    """Parallel text of a run; held-out pairs without links serve as candidates.
-
-    `sources` are the record's entries of all text, and `linking` is how the trainer links the training pairs.
-    """
+    """Parallel text of a run, and how the trainer links it; held-out pairs without links serve as candidates."""
 
     data: TextArguments
     train: Dataset
     evaluation: Dataset
-    sources: dict[str, list[Entry]]
     linking: Linking | None = None
     protocols: tuple[Protocol, ...] = (Protocol(),)
     probes: list[Probe] = field(default_factory=list)
 
-    def entries(self) -> Record:
-        """Return the arguments of [`~hf_xalign.record.start_record`] on the text; a trainer enters what it draws."""
-        return {"data": copy.deepcopy(self.sources)}
-
     def about_seed(self, metric: str, settings: Record, seed: int) -> Record:
         """Return the fields of a seed's `scores.json`."""
-        texts = self.sources | probe_entries(self.probes)
+        texts = {"train": sources(self.train), "eval": sources(self.evaluation), **probe_entries(self.probes)}
         return about_scores(compared_by(metric), seed, settings, texts, model=self.data.model_name_or_path)
 
 
@@ -71,8 +62,7 @@ def load_sentence_corpus(data: TextArguments, args: PPAConfig) -> Corpus:
         usable = np.zeros(len(corpus.train), dtype=bool)
         limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
         usable[encode_sentence_pairs(corpus.train, tokenizer, **limits)[0]["pair"][:]] = True
-        limit = (data.max_train_pairs, args.seed, args.draw)
-        corpus.train = draw_pairs(corpus.train, usable, corpus.sources["train"], *limit)
+        corpus.train = draw_pairs(corpus.train, usable, data.max_train_pairs, args.seed, args.draw)
     return corpus
 
 
@@ -84,15 +74,12 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
     protocols, probes = read_protocols(getattr(data, "protocol", None)), read_probes(data.probe)
     options = data.columns()
     train = load_parallel(data.train_data, split=data.train_split, keep_unlinked=not links, **options)
-    entries = {"train": sources(train)}
     if eval_links:
         evaluation = read_links(eval_links)
-        entries["eval"] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
     else:
         evaluation = load_parallel(data.eval_data, split=data.eval_split, max_pairs=data.max_eval_pairs, **options)
-        entries["eval"] = sources(evaluation)
         warn_of_mixed_texts(train, evaluation)
-    return Corpus(data, train, evaluation, entries, protocols=protocols, probes=probes)
+    return Corpus(data, train, evaluation, protocols=protocols, probes=probes)
 
 
 def read_linking(data: DataArguments, args: WordAlignmentConfig | MappingArguments) -> Linking:

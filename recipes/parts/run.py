@@ -73,8 +73,8 @@ class RunText:
         return []
 
     def entries(self) -> Record:
-        """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
-        raise NotImplementedError
+        """Return arguments of [`~hf_xalign.record.start_record`] on text that the trainer's datasets do not tell."""
+        return {}
 
     def reporting(self, data: object) -> Reporting:
         """Return what a recipe with the arguments `data` adds to the record of its run."""

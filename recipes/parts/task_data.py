@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.derived.language import DerivedLanguage
-from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.data.load import load_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.arguments import DERIVED_FILE, ContinualArguments, FinetuneArguments, TaskArguments
@@ -71,10 +71,7 @@ class TaskData(RunText):
             "eval": map(text_entry, data.eval_data, self.evaluation.values(), repeat(data.eval_split)),
             "selection": map(text_entry, data.select_on, self.selection.values(), repeat(data.select_split)),
         }
-        kinds = {kind: kind_entries for kind, entries in texts.items() if (kind_entries := list(entries))}
-        if self.pairs is not None:
-            kinds["pairs"] = sources(self.pairs)
-        return {"data": kinds}
+        return {"data": {kind: found for kind, entries in texts.items() if (found := list(entries))}}
 
     def model(self, args: TaskConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         """Return the task's model with a new head for one seed, `args.seed`, and its tokenizer."""

@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import hf_xalign
 from hf_xalign.cli.main import main as cli
+from hf_xalign.data.load import sources
 from hf_xalign.data.parallel import describe_pair
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
@@ -112,8 +113,8 @@ def drawn(files, most=None, seed=0, *, draw="seed", drop_identical=False, subwor
     text = read_text(data)
     linking = read_linking(data, SimpleNamespace(seed=seed, draw=draw))
     linking = replace(linking, drop_identical=drop_identical, subwords=subwords)
-    train, counts, _ = linking.apply(text.train, text.sources["train"], tokenizer=make_tokenizer())
-    return SimpleNamespace(train=train, link_counts=counts, sources=text.sources)
+    train, counts, _ = linking.apply(text.train, tokenizer=make_tokenizer())
+    return SimpleNamespace(train=train, link_counts=counts, sources=sources(train))
 
 
 def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path, caplog):
@@ -123,19 +124,19 @@ def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path, caplog):
     assert caplog.text.count("pairs are used: 100,000 were asked for") == 2
     links = dict(zip(whole.train["target"], whole.train["links"]))  # the second source numbers its sentences
     few, more, other = (drawn(files, most, seed) for most, seed in ((5, 0), (9, 0), (5, 1)))
-    assert [entry["pairs"] for entry in few.sources["train"]] == [5, 5] and len(few.train) == 10
+    assert [entry["pairs"] for entry in few.sources] == [5, 5] and len(few.train) == 10
     rows = [[row["target"] for row in corpus.train] for corpus in (few, more, other)]
     assert set(rows[0]) <= set(rows[1]) and rows[0] != rows[2] and rows[0][:5] != whole.train["target"][:5]
     # The links are those of an aligner that saw all the text.
     assert all(links[row["target"]] == row["links"] for row in more.train if row["target"][-1].isdigit())
-    assert few.link_counts["de-en"]["pairs"] == 10 and {entry["draw"] for entry in few.sources["train"]} == {"seed"}
+    assert few.link_counts["de-en"]["pairs"] == 10 and {entry["draw"] for entry in few.sources} == {"seed"}
     first = drawn(files, 5, seed=1, draw="first")
     assert first.train["target"][:5] == whole.train["target"][:5] and len(first.train) == 10
-    assert {entry["draw"] for entry in first.sources["train"]} == {"first"} and "draw" not in whole.sources["train"][0]
+    assert {entry["draw"] for entry in first.sources} == {"first"} and "draw" not in whole.sources[0]
     # Pairs whose only words are identical have no links; they are not among those counted.
     (tmp_path / "same.tsv").write_text("de\ten\n" + "".join(f"x{k}\tx{k}\n" for k in range(40)))
     both = drawn(files, 20, train_data=[f"de={tmp_path}/same.tsv", f"de={files / 'train.jsonl'}"], drop_identical=True)
-    assert [one["pairs"] for one in both.sources["train"]] == [0, 20] and both.link_counts["de-en"]["dropped pairs"]
+    assert [one["pairs"] for one in both.sources] == [0, 20] and both.link_counts["de-en"]["dropped pairs"]
 
 
 def test_shards_with_links(files, tmp_path):

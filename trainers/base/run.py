@@ -20,7 +20,7 @@ from transformers.utils.logging import get_logger
 
 from hf_xalign.cache import checksum, read_mark
 from hf_xalign.data.arrow import count_languages
-from hf_xalign.data.load import Entry, sources
+from hf_xalign.data.load import Entry, sources, whole_sources
 from hf_xalign.data.parallel import only_language
 from hf_xalign.distributed import unsharded_class
 from hf_xalign.errors import InputError
@@ -119,7 +119,7 @@ class Reporting:
 
     Args:
         settings: further settings for the record, such as the script's own arguments.
-        text: entries of the record on the text, arguments of [`~hf_xalign.record.start_record`], in place of those
+        text: entries of the record on the text, arguments of [`~hf_xalign.record.start_record`], in addition to those
             that the trainer reads from its datasets.
         seconds: seconds that were spent before the trainer was made, by what they were spent on.
         exports: by what they save, functions that save more of a trainer and return where.
@@ -131,6 +131,10 @@ class Reporting:
     seconds: Mapping[str, float] = field(default_factory=dict)
     exports: Mapping[str, Callable[[AlignmentTrainer], str]] = field(default_factory=dict)
     show: Callable[[str], None] = shown.info
+
+    def added_to(self, text: Record) -> dict[str, Any]:
+        """Return a trainer's entries on its text with those of the script, which win."""
+        return {**text, **self.text, "data": text.get("data", {}) | self.text.get("data", {})}
 
 
 class Run:
@@ -215,7 +219,7 @@ class Run:
 
     def text(self) -> Record:
         """Return the arguments of `start_record` on the text, with the text of the probes."""
-        entries = {**self.trainer.text_entries(), **self.reporting.text}
+        entries = self.reporting.added_to(self.trainer.text_entries())
         return {**entries, "data": entries["data"] | probe_entries(self.probes)}
 
     def known(self, dataset: object) -> Scores | None:
@@ -289,31 +293,24 @@ class Run:
         trainer.keep_scores(folder)
 
 
-def whole_sources(text: Dataset) -> list[Entry]:
-    """Return what is known of the sources of a text that has all their pairs, else an empty list."""
-    known = sources(text)
-    return known if sum(entry["pairs"] for entry in known) == len(text) else []
-
-
-def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[Entry]:
-    """Return the record's entries of a text, of which `pairs` by language are used, by default all."""
-    counts = count_languages(text) if pairs is None else pairs
-    # A part of the sources, such as a draw, is not described by their hashes: it is entered by language.
-    if (known := whole_sources(text)) and sum(counts.values()) == len(text):
+def text_entries(text: Dataset) -> list[Entry]:
+    """Return the record's entries of a text."""
+    if known := whole_sources(text):
         return known
+    # A part of the sources is not described by their hashes: it is entered by language.
     entries = []
-    for language, number in sorted(counts.items()):
-        named = [entry for entry in sources(text) if entry["language"] in (language, None)]
+    for language, number in sorted(count_languages(text).items()):
+        named = [entry for entry in sources(text) if entry.get("language") in (language, None)]
         name = ", ".join(entry["source"] for entry in named) or "given in Python"
         entry = named[0] if len(named) == 1 else {"source": name}
         entries.append({**entry, "language": language, "pairs": number, "fingerprint": text._fingerprint})
     return entries
 
 
-def given_entries(train: Dataset, held_out: Dataset, drawn: Mapping[str, int] | None = None) -> Record:
-    """Return languages, pivot and entries of text, of which `drawn` pairs by language are trained on, or all."""
+def given_entries(train: Dataset, held_out: Dataset) -> Record:
+    """Return languages, pivot and entries of text."""
     pivot = only_language(held_out, "target_lang", "eval_dataset") or "en"
-    texts = {"train": text_entries(train, drawn), "eval": text_entries(held_out)}
+    texts = {"train": text_entries(train), "eval": text_entries(held_out)}
     return {"languages": sorted(count_languages(train)), "pivot": pivot, "data": texts}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -42,11 +42,9 @@ class ScoringTrainer(SavingTrainer):
     _in_step: bool = False
     # Step of the last row of the log.
     _terms_since: int = 0
-    # Training and evaluation text as they were given, if there is a record.
+    # Training text as it was given or drawn, and evaluation text as it was given, if there is a record.
     _given: Dataset | None = None
     _given_held_out: Dataset | None = None
-    # Numbers of pairs by language that were drawn from the training text.
-    _drawn: Mapping[str, int] | None = None
 
     # ---- Scores ----
 
@@ -125,7 +123,7 @@ class ScoringTrainer(SavingTrainer):
 
     def text_entries(self) -> Record:
         """Return languages, pivot and text entries as arguments of [`~hf_xalign.record.start_record`]."""
-        return given_entries(self._given, self._given_held_out, self._drawn)
+        return given_entries(self._given, self._given_held_out)
 
     def last_entries(self) -> Record:
         """Return further entries of the record of a finished run."""

@@ -20,7 +20,6 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import PairCollator, TokenIndex
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.parallel import COLUMNS
@@ -44,7 +43,7 @@ from hf_xalign.record import Record
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.opening import describe_pairs
-from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences, whole_sources
+from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
 from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 
@@ -131,10 +130,8 @@ def cache_f0(
         )
 
 
-def link_pairs(
-    trainer: WordAlignmentTrainer | ContinualTrainer, pairs: Dataset, name: str, **options: Any
-) -> LinkedPairs:
-    """Link pairs once for all processes, as the trainer was given or by default; `name` is their name in the record.
+def link_pairs(trainer: WordAlignmentTrainer | ContinualTrainer, pairs: Dataset, **options: Any) -> LinkedPairs:
+    """Link pairs once for all processes, as the trainer was given or by default.
 
     `options` are those of [`~hf_xalign.links.linking.Linking.apply`].
     """
@@ -144,8 +141,7 @@ def link_pairs(
     drop, subwords = linking.drop_identical or args.drop_identical, getattr(args, "subword_links", False)
     linking = replace(linking, drop_identical=drop, subwords=linking.subwords or subwords)
     with args.main_process_first(desc="linking words"):
-        entries = trainer.reporting.text.get("data", {}).get(name) or whole_sources(pairs)
-        return linking.apply(pairs, entries, **options)
+        return linking.apply(pairs, **options)
 
 
 class WordAlignmentTrainer(AlignmentTrainer):
@@ -327,10 +323,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
         if self.linking is not None and self.linking.aligner.startswith("encoder"):
             cast(nn.Module, model).to(self.args.device)
         options = {"links": self.objective.reads("links"), "model": base_of(model), "tokenizer": self.processing_class}
-        linked = link_pairs(self, dataset, "train", **options)
+        linked = link_pairs(self, dataset, **options)
         self.link_counts, self.linked_by = linked.counts, linked.linked_by
         if self.linking is not None and self.linking.max_pairs is not None:
-            self._drawn = count_languages(linked.pairs)
+            self._given = linked.pairs
         return linked.pairs
 
     def word_loss(self, inputs: Batch, computed: Batch, counts: Counts) -> torch.Tensor:

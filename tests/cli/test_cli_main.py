@@ -7,7 +7,6 @@ from unittest import mock
 import pytest
 from accelerate.commands import launch
 from support.card import make_record
-from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.record import write_record
@@ -97,18 +96,3 @@ def test_card_is_rewritten(run_folder, capsys):
     assert main(["card", str(run_folder), "--repo_id", "me/model"]) == 0
     assert '"me/model"' in (run_folder / "README.md").read_text("utf-8")
     assert capsys.readouterr().out == f"saved: {run_folder / 'README.md'}\n"
-
-
-def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
-    make_encoder().save_pretrained(run_folder)
-    make_tokenizer().save_pretrained(run_folder)
-    module = mock.Mock()
-    module.push.return_value.commit_url = "https://hub/commit/1"
-    monkeypatch.setitem(sys.modules, "hf_xalign.hub", module)
-    for options, wanted in [
-        (["--private", "--revision", "v1"], {"private": True, "revision": "v1", "base_model": None}),
-        (["--public", "--base_model", "a/b"], {"private": False, "revision": None, "base_model": "a/b"}),
-    ]:
-        assert main(["push", str(run_folder), "me/model", *options]) == 0
-        module.push.assert_called_with(str(run_folder), "me/model", **wanted)
-        assert capsys.readouterr().out == "pushed: https://hub/commit/1\n"

@@ -38,17 +38,6 @@ def launched(monkeypatch, tmp_path):
     return calls
 
 
-def test_words_go_to_the_recipe_in_their_order(launched, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = ["--learning_rate", "-1e-3", "--train_data", "de=a b.tsv", "bn=b", "--bf16=true"]
-    passed = ["--processes", "9", "--config=mao_mbert_linear"]
-    assert main(["train", "fao", "--processes", "2", *words, "--", *passed]) == 0
-    (args,) = launched
-    assert Path(args.training_script) == SCRIPTS / "fao.py" and (SCRIPTS / "fao.py").is_file()
-    assert args.training_script_args == [*words, *passed]
-    assert (args.num_processes, args.multi_gpu, args.num_machines, args.mixed_precision) == (2, True, 1, "no")
-
-
 def test_processes_and_configurations(launched, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for gpus, words, processes in [(0, "", 1), (0, "--processes 3", 3), (4, "", 4), (4, "--processes 1", 1)]:

@@ -18,7 +18,7 @@ from hf_xalign.metrics.app import make_app
 from hf_xalign.metrics.space import metric_space
 
 FOLDER = Path(hf_xalign.metrics.__file__).parent
-NAMES = hf_xalign.metrics.names()  # test_bad_inputs spells them out
+NAMES = hf_xalign.metrics.names()
 
 
 @pytest.fixture

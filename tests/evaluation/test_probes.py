@@ -10,8 +10,7 @@ from scipy.optimize import minimize
 from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.cli.main import main
-from hf_xalign.errors import InputError
-from hf_xalign.evaluation.probes import _examples, _predict, probe_encoder
+from hf_xalign.evaluation.probes import probe_encoder
 from hf_xalign.statistics.softmax_regression import fit_softmax
 
 
@@ -33,14 +32,6 @@ def test_a_probe_is_the_minimum_of_its_loss():
     wanted = rows @ best[:15].reshape(3, 5).T + best[15:]
     # Softmax does not change if a number is added to all scores of a row.
     np.testing.assert_allclose(scores - scores.mean(1)[:, None], wanted - wanted.mean(1)[:, None], atol=1e-3)
-
-
-def test_scores_of_a_probe():
-    found = _examples(["O", "O", "B-x", "B-x", "I-x"], ["O", "B-x", "B-x", "new", "O"], [5])
-    # B-x: 1 of 2 found, of 2 predicted. new: never found. O is left out.
-    assert {name: own.score() for name, own in found.items()} == {"accuracy": 2 / 5, "macro_f1": (2 / 4 + 0) / 2}
-    with pytest.raises(InputError, match=r"needs at least two labels.*only O"):
-        _predict((torch.eye(3), ["O"] * 3), {})
 
 
 def test_example_scores_of_a_probe_add_up_to_its_score():
@@ -86,7 +77,3 @@ def test_words_and_texts_are_probed(tmp_path, capsys):
     systems = [str(tmp_path / "kept" / "words" / stage) for stage in ("before", "after")]
     main(["compare", *systems, "--permutations", "50", "--resamples", "50"])
     assert "probe words, accuracy, trained on en" in capsys.readouterr().out
-    assert main(["evaluate", "x", "--probe", "pos", "en=a"]) == 2
-    assert "probe pos en=a: give a name, a file to train on" in capsys.readouterr().err
-    assert main(["evaluate", "x", *["--probe", *probes[0]] * 2]) == 2
-    assert "two are called words, words" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from hf_xalign.evaluation.scores import read_protocols, score_sentences, text_ve
 from hf_xalign.links import predict_links
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
+from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.score import Score
 from hf_xalign.statistics.significance import check_same_test
 
@@ -89,24 +89,6 @@ def test_words_that_are_cut_off_are_no_candidates_and_count_as_misses(caplog):
         assert_rounding(cut[name], counts["correct"].sum() / (2 * asked), operations=4)
     vectors = extract_word_vectors(model, tokenizer, links["source_words"][:], max_length=12)
     assert not vectors.present.all() and vectors.vectors[~vectors.present].abs().max() == 0
-
-
-def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
-    def copy(row):
-        return {"source_words": row["target_words"], "links": [[i, i] for i in range(len(row["target_words"]))]}
-
-    model, tokenizer, links = make_encoder(), make_tokenizer(), make_links(7)
-    unique = links.map(copy).select([0, 1, 4])
-    assert score_retrieval(model, tokenizer, unique, poolings=("mean", "last"))["de"]["retrieval_mean"] == 1.0
-    scores = score_retrieval(model, tokenizer, links)["de"]
-    directions = scores["retrieval_mean_to_pivot"] + scores["retrieval_mean_from_pivot"]
-    assert_rounding(scores["retrieval_mean"], directions / 2, operations=2)
-    assert scores["retrieval_mean_types"] >= scores["retrieval_mean"]
-    rows = extract_pooled(model, tokenizer, links["source_words"][:2], specials=True)["mean"]
-    first = len(links[0]["source_words"])
-    assert rows.offsets.tolist()[1] == first + 2
-    hidden = states_of(model, tokenizer(links[0]["source_words"], is_split_into_words=True, return_tensors="pt"))
-    assert_rounding(rows.vectors[first : first + 2, 0], hidden[[0, -1]], DEPTH, SCALE)
 
 
 def test_decomposed_text_has_the_vectors_and_links_of_composed_text():

@@ -140,17 +140,13 @@ def test_folders(tmp_path):
         "part of the weights": (partial(whole, index), r"model-00001-of-00002\.safetensors is missing"),
         "pickle of another name": (partial(pickled, "model.safetensors"), "its files make no model"),
         "pickle": (partial(pickled, "pytorch_model.bin"), "has no model.safetensors.*pickled weights"),
-        "no folder": (lambda folder: hub.push(folder / "none", "me/model"), "there is no such folder"),
-        "name": (partial(whole, {}, repo_id="a/b/c"), "repo_id=a/b/c"),
         "no id": (partial(whole, {}, base_model="/home/me/base"), "base_model=/home/me/base: give an id on the Hub"),
         "card": (partial(whole, {"README.md": "---\nbase_model: /home/me/base\n---\n"}), "md: base_model is /home/me"),
         "link": (partial(leave, torch.zeros(2)), r"README\.md is a link that leaves the folder"),
         "weights of NaN": (partial(leave, torch.tensor([0.0, torch.nan])), "safetensors: w holds NaN or infinite"),
         "token": (partial(whole, token), r"training_args\.json holds a Hub token"),
         "metric's name": (lambda folder: push_metric("span_f1", "me/f1"), "evaluate.load looks for span_f1"),
-        "metric": (lambda folder: push_metric("bleu", "me/bleu"), "metric=bleu: choose one of"),
         "no network": (make_trainer, r"push_to_hub=true: there is no connection to the Hub \(offline mode"),
-        "trainer's name": (partial(make_trainer, hub_model_id="me/a..b"), r"push_to_hub=true: repo_id=me/a\.\.b"),
         "trainer": (train_adapter, "push_to_hub: the base model .* is not on the Hub"),
     }
     adapter = {"adapter_config.json": {"peft_type": "XALIGN", "base_model_name_or_path": "../base"}}

@@ -3,7 +3,6 @@
 import gzip
 import logging
 import math
-import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -101,13 +100,6 @@ def test_words_that_are_cut_off_do_not_count(tmp_path):
         assert got.counts.tolist() == counts
     # The encoder's own limit cuts too.
     assert make(tmp_path, ["kat " * 70 + "hund", "haus"]).words == ["kat", "haus"]
-
-
-def test_the_report_and_one_pass_for_all_words_and_layers(tmp_path, caplog):
-    with caplog.at_level(logging.INFO):
-        got = make(tmp_path, sentences_per_word=3, max_words=4)
-    [read] = re.findall(rf"anchors of de: 4 words, from (\d+) of {len(set(TEXT))} distinct sentences", caplog.text)
-    assert len(got.words) == 4 and 3 <= int(read) <= 12
 
 
 def test_what_is_done_is_read_back(tmp_path):

@@ -4,7 +4,7 @@ import os
 import shutil
 
 import torch
-from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from support.adapters import TEXT, adapt, load_pair, make_base, save_pair, states
 from support.families import CONFIGS, save_base
@@ -15,19 +15,15 @@ from support.tagger import BIO, INPUTS, make_tagger
 from support.task_models import FULL, make_aligned, make_module, make_task, outputs, save_module
 from support.tiny import make_encoder, make_tokenizer
 from transformers import (
-    AutoModel,
     AutoModelForSequenceClassification,
     BertForTokenClassification,
-    CLIPTextConfig,
-    CLIPTextModel,
 )
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling import XAlignConfig, add_language_embeddings, merge, set_language, with_alignment
+from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
 from hf_xalign.modeling.contrast import load_momentum, save_momentum
 from hf_xalign.modeling.export import save_sentence_transformer
-from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification, LinearChainCRF, bio_constraint
 from hf_xalign.modeling.xalign.insertion import adopt
 
@@ -62,13 +58,6 @@ def test_encoder_folders(tmp_path):
     )
 
 
-def test_language_embeddings():
-    def add(family, *languages):
-        return lambda: add_language_embeddings(AutoModel.from_config(CONFIGS[family]()), languages)
-
-    refused((add("distilbert", "en", "de"), r"\(distilbert\) has no token.*ALIGN-MLM"), (add("bert"), "at least one"))
-
-
 def test_tags_that_cannot_be_scored():
     names = ["O", "B-a", "I-a", "B-b", "I-b"]
     crf = LinearChainCRF(5, bio_constraint(names))
@@ -93,11 +82,9 @@ def test_tags_that_cannot_be_scored():
 
 
 def test_momentum_files_and_queues(tmp_path):
-    path, cut, other, more = (tmp_path / f"{name}.safetensors" for name in ("momentum", "cut", "other", "more"))
+    path, more = (tmp_path / f"{name}.safetensors" for name in ("momentum", "more"))
     save_momentum(path, *trained_momentum())
     save_momentum(more, *trained_momentum(frozen=False))
-    cut.write_bytes(path.read_bytes()[:-40])
-    save_file({"a": torch.zeros(1)}, other)
 
     def load(file=path, **settings):
         momentum, queue = trained_momentum(**settings)
@@ -106,8 +93,6 @@ def test_momentum_files_and_queues(tmp_path):
     refused(
         (load(layers=3), "of another model"),
         (load(more), "other parts were frozen"),
-        (load(cut), "cannot read the momentum encoder and its queue"),
-        (load(other), "not the momentum encoder and its queue of this version.*Use a file written by a run"),
     )
 
 
@@ -138,11 +123,9 @@ def test_settings_of_modules():
         return lambda: unchanged(base, lambda: get_peft_model(base, XAlignConfig(**given)))
 
     refused(
-        (settings(top=None), "nothing to train"),
         (settings(top="transformer", orthogonal=True), "orthogonal=true needs top=linear"),
         (settings(orthogonal=True, linear_bias=True), "does not go with linear_bias=true"),
         (settings(languages=["de", "en"], pivot="en"), "has no map"),
-        (inserted(adapters="pfeiffer", reduction_factor=17), "reduction_factor=17 exceeds"),
         (inserted("modernbert", adapters="adapterhub"), "norms come before a block, use pfeiffer or houlsby"),
         (lambda: adapt(make_base(), "linear").merge_and_unload(), "cannot be merged"),
     )
@@ -180,7 +163,6 @@ def test_taggers():
     refused(
         (build(), r"layers \[-4, -3, -2, -1\]: .*layers 0 \(embeddings\) to 2"),
         (build(layers=(-1,), bio=True), "I-c but no B-c"),
-        (build(tags=["O", "O"], layers=(-1,)), "name at least two"),
         (build(adapted, BIO, layers=(-1,)), r"by hf_xalign\.modeling\.with_alignment"),
         (build(task, BIO, layers=(-1,)), "BertForTokenClassification has a task head"),
         (lambda: mapped(**INPUTS), "Give the language of the text"),
@@ -191,24 +173,16 @@ def test_taggers():
 def test_modules_in_task_models(tmp_path):
     three_layers = CONFIGS["bert"]()
     three_layers.num_hidden_layers = 3
-    encoder = AutoModel.from_config(CONFIGS["bert"]())
-    get_peft_model(encoder, LoraConfig(target_modules=["query"])).save_pretrained(tmp_path / "lora")
     good = save_module(tmp_path / "good")
-    for folder in ("pickled", "unknown"):
-        shutil.copytree(good, tmp_path / folder)
+    shutil.copytree(good, tmp_path / "pickled")
     os.rename(tmp_path / "pickled/adapter_model.safetensors", tmp_path / "pickled/adapter_model.bin")
-    text = (tmp_path / "unknown/adapter_config.json").read_text()
-    (tmp_path / "unknown/adapter_config.json").write_text(text.replace("XALIGN", "NOVEL"))
 
     def insert(adapter, into=None):
         return lambda: with_alignment(into or make_task(), adapter)
 
     refused(
         (insert(make_module(config=three_layers, adapters="pfeiffer")), "do not fit Bert.*4 are unknown"),
-        (insert(tmp_path / "lora"), "of kind LORA, not XALIGN"),
         (insert(tmp_path / "pickled"), "a .bin is a pickle"),
-        (insert(tmp_path / "unknown"), "NOVEL"),
-        (insert(tmp_path / "nowhere"), "nowhere: adapter_config.json cannot be read"),
     )
 
     make_aligned(**FULL).save_pretrained(tmp_path / "one")
@@ -238,7 +212,6 @@ class SecondReader(torch.nn.Module):
 
 def test_merging_what_is_not_exact():
     by_language = make_aligned(languages=["de", "bn"], pivot="en")
-    virtual = PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=2)
     second, unbiased = make_task(), make_task()
     second.bert.pooler = SecondReader(second.bert.pooler.dense)
     unbiased.bert.pooler.dense = torch.nn.Linear(16, 16, bias=False)
@@ -260,8 +233,6 @@ def test_merging_what_is_not_exact():
     refused(
         (folded(make_module()), "bare encoder ends in a layer norm"),
         (folded(make_aligned(adapters="pfeiffer", reduction_factor=4)), "bottleneck adapters are not linear maps"),
-        (folded(make_task()), "no adapters"),
-        (lambda: merge(get_peft_model(make_task(), virtual)), "PEFT cannot merge.*PROMPT_TUNING"),
         (folded(by_language), r"this module has a map for each language.*de, bn, en"),
         (folded(with_alignment(second, make_module())), r"outputs differ by \d.*of the largest"),
         (folded(with_alignment(unbiased, make_module())), "linear_bias=False"),
@@ -278,18 +249,5 @@ def test_exports_for_sentence_transformers(tmp_path):
     refused(
         (save(lora), "merge"),
         (save(adapt(make_base(), "linear")), "modules that sentence-transformers does not load.*--onnx"),
-        (save(make_task()), "has a task head"),
-        (save(pooling="max"), "choose one of cls, mean, last"),
     )
     assert list(tmp_path.iterdir()) == []
-
-
-def test_encoders_without_an_mlm_head():
-    untied = make_encoder()
-    untied.config.tie_word_embeddings = False
-    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    clip = CLIPTextModel(CLIPTextConfig(vocab_size=50, **small))
-    refused(
-        (lambda: mlm_head(untied), "tie_word_embeddings is false"),
-        (lambda: mlm_head(clip), "no masked language model of type clip_text_model"),
-    )

@@ -1,6 +1,7 @@
 """The exact searches against brute force, and every step of them on values worked out by hand."""
 
 import runpy
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -186,14 +187,6 @@ def test_equal_candidates_come_in_their_order_and_equal_queries_get_equal_lists(
             assert at == list(range(at[0], at[0] + 5)) and len({score[n] for n in at}) == 1
 
 
-def test_blocks_of_many_copies():
-    queries, candidates = vectors(22, 100, dim=16, hubs=True), vectors(23, 4700, dim=16, hubs=True)
-    candidates[2500:4500] = candidates[:2000]
-    others = torch.cat([queries, vectors(24, 4200, dim=16, hubs=True)])
-    table = scores(queries, candidates, others=others)
-    check_lists(nearest(queries, candidates, 20, neighbourhood=others), table, 20, rounding(16))
-
-
 # ---- Options, devices, types and progress ----
 
 
@@ -226,44 +219,13 @@ def test_reduced_precision_is_suspended_and_put_back():
     assert seen == ["ieee", "ieee"]
 
 
-# ---- Steps of both searches ----
-
-
-def test_unit_rows_are_float32_of_sums_in_float64():
-    x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-3e30, 4e30], [3e-30, -4e-30]]).repeat(100, 1)
-    unit = torch.tensor([[0.6, 0.8], [0.0, 0.0], [-0.6, 0.8], [0.6, -0.8]]).repeat(100, 1)
-    torch.testing.assert_close(csls.unit_rows(x, "x"), unit, rtol=3 * torch.finfo(torch.float32).eps, atol=0)
-
-
-def test_bands_share_one_buffer_no_larger_than_needed(monkeypatch):
-    monkeypatch.setattr(csls, "_BAND", 700)
-    left, right = torch.arange(80.0).view(40, 2), torch.arange(140.0).view(70, 2)
-    places = {(band.data_ptr(), band.untyped_storage().nbytes()) for _, band in csls.bands(left, right, "name")}
-    assert len(places) == 1 and places.pop()[1] == 4 * 10 * 70
-    [(_, band)] = csls.bands(left[:3], right[:5], "name")
-    assert band.untyped_storage().nbytes() == 4 * 3 * 5
-
-
-def test_equal_rows_are_found(monkeypatch):
-    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0], [0.0, 1.0], [0.5, 0.5]])
-    assert csls.first_equal(x).tolist() == [0, 1, 0, 1, 4]
-    many = torch.arange(700.0).remainder(300)[:, None].repeat(1, 3)
-    assert csls.first_equal(many).tolist() == [n % 300 for n in range(700)]
-    assert csls.first_equal(torch.ones(4500, 1)).tolist() == [0] * 4500, "compared in more than one part"
-    for given_, distinct, places in ((x, [0, 1, 4], [0, 1, 0, 1, 2]), (x[:2], [0, 1], [0, 1])):
-        rows, place = ranking._distinct(given_)
-        assert torch.equal(rows, x[distinct]) and place.tolist() == places and place.dtype == torch.int64
-    # As if different rows shared a hash: only rows that equal the first one of it are merged.
-    monkeypatch.setattr(torch, "randint", lambda *given, **options: torch.zeros(2, dtype=torch.int64))
-    assert csls.first_equal(torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])).tolist() == [0, 1, 0, 3]
-
-
-def test_keys_have_the_order_of_scores_then_of_indices():
-    values = torch.tensor([-torch.inf, -2.0, -1e-30, -0.0, 0.0, 1e-30, 0.5, 2.0, 2.0])
-    indices = torch.tensor([5, 2**32 - 1, 7, 0, 1, 0, 3, 9, 8])
-    keys = ranking.keys_of(values, indices)
-    assert (keys > ranking.NO_KEY).all() and keys.argsort().tolist() == [0, 1, 2, 4, 3, 5, 6, 7, 8]
-    assert torch.equal(ranking.key_indices(keys), indices) and torch.equal(ranking.key_scores(keys), values)
+@pytest.mark.parametrize("search", [nearest_neighbours, partial(nearest_neighbours, legacy=True), nearest])
+def test_rows_without_numbers_are_refused(search):
+    bad, ones = torch.ones(20, 4), torch.ones(3, 4)
+    bad[13:, 2] = torch.nan
+    for given_ in ((bad, ones), (ones, bad)):
+        with pytest.raises(InputError, match=r"vectors: row 13 \(of 20\) has NaN or infinity"):
+            search(*given_)
 
 
 def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):

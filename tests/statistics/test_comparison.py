@@ -130,11 +130,3 @@ def test_names_cannot_break_a_table(folders):
     assert r"a\textbar{}b `c`\textless{}i\textgreater{} & " in latex
     assert r"{[}x{]} \textbackslash{}y\{z\}\textasciicircum{}\textasciitilde{}\& & " in latex
     assert "average" not in markdown
-
-
-def test_recipe_refuses_before_it_computes(folders, tmp_path, monkeypatch):
-    monkeypatch.setattr("hf_xalign.statistics.comparison.compare", lambda *a, **k: pytest.fail("computed"))
-    with pytest.raises(InputError, match="the output cannot be written there"):
-        recipe.main([*map(str, folders), "--markdown", str(tmp_path)])
-    with pytest.raises(InputError, match="--folders is missing"):
-        recipe.main([])

@@ -1,6 +1,5 @@
 """What the trainers and a search refuse."""
 
-import importlib.util
 import sys
 from functools import partial
 
@@ -18,9 +17,7 @@ from support.tiny import make_encoder, make_links, make_multilingual_encoder, ma
 from support.trackers import offline
 from transformers import (
     AutoModel,
-    BertConfig,
     BertForMaskedLM,
-    BertModel,
     XLMConfig,
     XLMModel,
 )
@@ -32,8 +29,6 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.tasks import LabelSet, TokenTask
 from hf_xalign.trainers import FAOConfig, FAOTrainer
-from hf_xalign.trainers.align_mlm import AlignMLMTrainer
-from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -76,7 +71,7 @@ def test_what_is_no_dataset_is_refused(tmp_path):
 # ---- FAO ----
 
 
-def test_settings_of_fao(tmp_path, monkeypatch):
+def test_settings_of_fao(tmp_path):
     refused = partial(assert_each_refused, partial(fao.config, tmp_path))
     refused(
         {
@@ -85,14 +80,10 @@ def test_settings_of_fao(tmp_path, monkeypatch):
             "that draws every row": {"language_sampling": "temperature", "train_sampling_strategy": "sequential"},
         }
     )
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
-    packages = ("wandb", "tensorboard", "mlflow")
     refused({"report_to=wandbb: choose one of .*did you mean 'wandb'": {"report_to": ["wandbb"]}})
-    refused({rf"report_to={name}: .* requires {name} to be installed": {"report_to": [name]} for name in packages})
 
 
-@pytest.mark.parametrize("trackers", ["all", ["wandb"]])
-def test_wandb_needs_its_key_before_anything_is_read(trackers, tmp_path, monkeypatch):
+def test_wandb_needs_its_key_before_anything_is_read(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -100,24 +91,16 @@ def test_wandb_needs_its_key_before_anything_is_read(trackers, tmp_path, monkeyp
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     wandb.teardown()
     with pytest.raises(InputError, match=r"report_to=wandb: No API key configured.*WANDB_MODE=offline"):
-        fao.config(tmp_path, report_to=trackers)
+        fao.config(tmp_path, report_to="all")
     with offline(tmp_path):
         assert fao.config(tmp_path, report_to=["wandb"]).report_to == ["wandb"]
 
 
 def test_what_fao_cannot_train(tmp_path):
-    class Slow:
-        is_fast = False
-
     save_base("albert", tmp_path / "albert")
     assert_each_refused(
         partial(fao.make, tmp_path),
         {
-            "no special token first and none last": {
-                "tokenizer": make_tokenizer(single="$A"),
-                "linked_tokens": "all",
-            },
-            "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
             "has a task head": {"model": BertForMaskedLM(make_encoder().config)},
             "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},  # whose vectors it would give
             "type xlm adds the embedding of a language only": {
@@ -126,7 +109,6 @@ def test_what_fao_cannot_train(tmp_path):
             "the weights are float16": {"model": make_encoder().half()},
             "this BertModel has an adapter inside": {"model": fao.lora().get_base_model()},
             r"language embeddings \(en, de\).*treat all text as en": {"model": make_multilingual_encoder()},
-            "layers 0": {"layers": [7]},
             "give less than 2, the number of the aligned layer": {"freeze_layers": 2},
             "share their weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
             "the factors of adapters cannot be averaged": {"model": fao.lora(), "start_share": 0.3},
@@ -228,25 +210,11 @@ def test_f0_is_the_encoder_from_before_the_adapters_without_dropout(start, tmp_p
 
 
 def test_align_mlm(tmp_path):
-    def bare(model, **settings):
-        args = AlignMLMConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
-        AlignMLMTrainer(model, args, train_dataset=align_mlm.make_rows(4), processing_class=make_tokenizer())
-
-    english = multilingual(make_encoder(), "en")
-    assert_each_refused(
-        bare,
-        {
-            "needs a dictionary": {"model": make_encoder()},
-            "no language embeddings": {"model": make_encoder(), "objective": "xlm"},
-            "embeddings of en, but not of de": {"model": english, "objective": "xlm"},
-        },
-    )
     assert_each_refused(
         partial(align_mlm.make, tmp_path),
         {
             "a key of train_dataset is 'German!'": {"data": {"German!": bitext(("die katze", "the cat"))}},
             "train_dataset has no column input_ids .*by language": {"data": bitext(("die katze", "the cat"))},
-            "token 160 is outside the vocabulary of 160": {"entries": TokenEntries(np.array([[3, 160]]), "a test")},
             "entries are in unnamed languages, and the encoder has language ids for en, de, nl. Name the languages": {
                 "objective": "dict_mlm",
                 "entries": TokenEntries(np.array([[3, 4]]), "a test"),
@@ -269,12 +237,10 @@ def test_continual(tmp_path, monkeypatch):
             continual.make(tmp_path, **settings)
 
     model, told = continual.make_model(), multilingual(continual.make_model(), "en", "fr")
-    narrow = BertModel(BertConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1))
     assert_each_refused(
         make,
         {
             "freeze_encoder=true: a frozen encoder stays aligned": {"freeze_encoder": True},
-            "reference has . layers of 8 numbers, and the model 2 layers of 16": {"model": model, "reference": narrow},
             "the reference shares weights with the model": {"model": model, "reference": model.base_model},
             "head=tagger: the encoder of a tagger is frozen": {"head": "tagger"},
             "language=de: the encoder has language embeddings for en, fr": {"model": told},
@@ -320,22 +286,6 @@ def test_task(tmp_path):
 
 
 # ---- Checkpoints ----
-
-
-def test_checkpoints(tmp_path):
-    fao.make(tmp_path / "run", pairs=8, save_strategy="steps", save_steps=1).train()
-    (tmp_path / "run" / "checkpoint-2" / "complete.json").unlink()
-
-    def resume(path, folder="other", **settings):
-        return lambda: fao.make(tmp_path / folder, **settings).train(resume_from_checkpoint=path)
-
-    table = {
-        "cut off": (resume(str(tmp_path / "run" / "checkpoint-2")), "last whole one"),
-        "gone": (resume(str(tmp_path / "run" / "checkpoint-9")), "no such folder"),
-        "to be deleted": (resume(True, "run", overwrite_output_dir=True), "Give one of them"),
-    }
-    assert_refused(table)
-    assert (tmp_path / "run" / "checkpoint-2").is_dir()
 
 
 def test_checkpoints_of_something_else(tmp_path):
@@ -400,33 +350,16 @@ def test_what_a_resumed_run_cannot_change(room, tmp_path):
 # ---- Search ----
 
 
-def test_search(tmp_path, monkeypatch):
+def test_search(tmp_path):
     pytest.importorskip("optuna", reason='Optuna is not installed: pip install "hf_xalign[search]"')
 
-    def searched(model_init=make_encoder, **settings):
-        trainer = searcher(tmp_path, model_init, None if model_init else make_encoder())
-        trainer.hyperparameter_search(n_trials=1, **settings)
-
-    def search_in(change):
-        trainer = searcher(tmp_path, make_encoder)
-        with monkeypatch.context() as patch:
-            change(patch)
-            trainer.hyperparameter_search()
+    def searched(**settings):
+        searcher(tmp_path, make_encoder).hyperparameter_search(n_trials=1, **settings)
 
     assert_each_refused(
         searched,
         {
-            "Make the trainer with model_init": {"model_init": None},
-            "backend=ray: only optuna": {"backend": "ray"},
-            "needs direction=maximize or direction=minimize": {"compute_objective": len},
             "learning_rte cannot be searched; did you mean": {"hp_space": lambda trial: {"learning_rte": 0.1}},
             "hp_space: preset cannot be searched": {"hp_space": lambda trial: {"preset": "cao_code"}},
         },
-    )
-    assert_refused(
-        {
-            "no model": (lambda: searcher(tmp_path, None), "model is None. Give a model, or model_init"),
-            "optuna": (lambda: search_in(lambda p: p.setitem(sys.modules, "optuna", None)), r"hf_xalign\[search\]"),
-            "processes": (lambda: search_in(lambda p: p.setenv("WORLD_SIZE", "2")), "storage"),
-        }
     )

@@ -108,14 +108,8 @@ def test_settings_that_do_not_go_together(tmp_path):
         f"load_best_model_at_end=true {needs}": {"load_best_model_at_end": True, "save_strategy": "no"},
         f"save_strategy=best {needs}": {"save_strategy": "best"},
         f"lr_scheduler_type=reduce_lr_on_plateau {needs}": {"lr_scheduler_type": "reduce_lr_on_plateau"},
-        "fp16=true: half precision needs a GPU": {"fp16": True},
-        "max_steps=0: give at least 1": {"max_steps": 0},
-        "optim=adamw_torch_fused: Invalid beta": {"adam_beta2": 1.0},
-        "transformers refuses these settings: --tf32 requires": {"tf32": True},
         "Remove split_batches": {"accelerator_config": '{"split_batches": true}'},
-        "optim=galore_adamw: .*galore": {"optim": "galore_adamw", "optim_target_modules": ["query"]},
         "optim=schedule_free_sgd: its weights": {"optim": "schedule_free_sgd"},
-        "lr_scheduler_type=cosine_with_min_lr: .*min_lr": {"lr_scheduler_type": "cosine_with_min_lr"},
     }
     assert_refused({m: (partial(config, PPAConfig, tmp_path, **settings), f"^.*{m}") for m, settings in rows.items()})
 
@@ -326,10 +320,8 @@ def test_a_head_has_the_labels_of_the_task_in_their_order(tmp_path):
     ("settings", "warned"),
     [
         ({"max_steps": 1}, 1),
-        ({"max_steps": 1, "lr_scheduler_type": "linear", "warmup_steps": 5}, 1),
         ({"max_steps": 2, "learning_rate": 0.0}, 1),
         ({"max_steps": 1, "warmup_steps": 0.0}, 0),
-        ({"max_steps": 2}, 0),
     ],
 )
 def test_a_run_that_trains_nothing_is_told_before_it_trains(settings, warned, tmp_path, caplog):

@@ -87,15 +87,6 @@ def test_loss_and_gradient_against_a_loop(tmp_path):
         same_tensors(*results, STEP)
 
 
-def test_text_that_is_not_labelled_text_is_refused(tmp_path):
-    plain, text = examples().rows, examples()
-    trainer = make_task(tmp_path, train=text, evaluation=text)  # one text needs neither a list nor a dict
-    assert (trainer.train_languages, [*trainer.eval_dataset]) == (["en"], ["en"])
-    for name, data in [("train", plain), ("train", {"en": text}), ("evaluation", plain), ("evaluation", [text])]:
-        with pytest.raises(InputError, match=r"_dataset \(\w+\) holds no labelled text.*read_examples"):
-            make_task(tmp_path, **{name: data})
-
-
 def test_halves_of_an_example_are_in_one_batch(tmp_path):
     for task in (TEXTS, QUESTIONS):
         plain = examples(task, 5)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from datasets.fingerprint import Hasher
+from support.launch import slow
 from support.text import CONLLU
 from support.tiny import make_encoder, train_unigram
 from tokenizers import AddedToken, normalizers
@@ -331,7 +332,7 @@ def test_derived_text_is_cut_into_the_counterparts(kind, texts, tmp_path):
     assert loaded("file", "open") == natural("file", "open")
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram with a character map"])
+@pytest.mark.parametrize("kind", ["bpe", *slow(["unigram with a character map"])])
 def test_a_share_of_the_pieces_in_use_is_common(kind, texts):
     natural = MAKERS[kind](texts)
     words = sorted({word for text in texts[:-2] for word in text.split()})

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 import sys
@@ -28,6 +30,7 @@ for aligner in ("fast_align", "eflomal", "ibm1"):
 """
 
 
+@pytest.mark.slow
 def test_the_package_and_the_encoders_links_work_without_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))

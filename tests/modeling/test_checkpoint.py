@@ -1,7 +1,6 @@
 """Encoder folders: what is loaded, what is put back."""
 
 import re
-from itertools import product
 
 import pytest
 import torch
@@ -32,8 +31,9 @@ def sharded(folder):
 
 
 def test_save_load_round_trip(subtests, tmp_path):
-    plain = ((family, head, None) for family, head in product(CONFIGS | NEWER, (True, False)))
-    for family, head, change in (*plain, ("bert", True, renamed), ("bert", True, sharded)):
+    with_head = ((family, True, None) for family in CONFIGS | NEWER)
+    without = ((family, False, None) for family in CONFIGS)
+    for family, head, change in (*with_head, *without, ("bert", True, renamed), ("bert", True, sharded)):
         with subtests.test(family, head=head, change=change):
             folder = tmp_path / f"{family}-{head}-{change}"
             save_base(family, folder / "base", head=head)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from support import fao
 from support.families import BACKWARD, CONFIGS, NEWER, PASS, save_base
-from support.launch import STEP, outcome, same
+from support.launch import STEP, outcome, same, slow
 from support.numeric import assert_rounding
 from support.runs import exact
 from support.tiny import make_encoder, make_links, make_tokenizer
@@ -84,7 +84,7 @@ def test_a_sentence_that_is_not_cached_is_computed(tmp_path):
 JOINT = {"preset": "joint", "objective": "infonce", "freeze_layers": 1, "num_train_epochs": 2}
 
 
-@pytest.mark.parametrize("reference", ["copy", "cache"])
+@pytest.mark.parametrize("reference", ["cache", *slow(["copy"])])
 def test_cached_and_computed_layers_give_the_same_run(reference, tmp_path, monkeypatch):
     def train(name, **settings):
         trainer = fao.make(tmp_path / name, **JOINT, reference=reference, **settings)

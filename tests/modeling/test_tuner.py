@@ -23,7 +23,7 @@ from hf_xalign import load
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.xalign.config import same_base, sketch_base
-from hf_xalign.modeling.xalign.tuner import XAlignLayer, find_top
+from hf_xalign.modeling.xalign.tuner import find_top
 
 # ModernBERT norms before a block, where AdapterHub's flow has no place.
 EVERY = [(family, kind) for family, kind in product(CONFIGS, KINDS) if (family, "hub" in kind) != ("modernbert", True)]
@@ -167,14 +167,6 @@ def test_two_adapters_on_one_encoder(tmp_path, name, float64):
     assert_rounding(states(model), states(make_base()), 2 * PASS)
 
 
-def test_deleting_where_adapters_sit_in_different_places():
-    model = adapt(make_base(), "houlsby", "random")
-    model.add_adapter("top", make_config("linear", "random"))
-    model.delete_adapter("default")
-    assert all(layer.active_adapters == ["top"] for layer in model.modules() if isinstance(layer, XAlignLayer))
-    assert (states(model) - states(make_base())).abs().max() > 1e-3
-
-
 def test_unload_gives_the_plain_encoder_back(subtests):
     for kind in ("linear", "pfeiffer transformer", "houlsby", "adapterhub linear"):
         with subtests.test(kind):
@@ -250,7 +242,7 @@ def test_a_base_is_known_in_any_dtype_and_below_any_head(family):
     assert not same_base(sketch, sketch.replace(":", ":0000"))
 
 
-@pytest.mark.parametrize("kind", ["linear", "pfeiffer transformer", "lora"])
+@pytest.mark.parametrize("kind", ["pfeiffer transformer", "lora"])
 def test_another_base_is_warned_of(kind, tmp_path, caplog):
     make_base().save_pretrained(tmp_path / "base")
     retrained(make_base()).save_pretrained(tmp_path / "other")

@@ -95,16 +95,6 @@ def test_the_encoder_of_a_run_links(files, fao_run, tmp_path):
     assert record_of(tmp_path)["links"]["de-en"]["links"] == links_by(fao_run.folder, files) > 0
 
 
-def test_a_run_without_links(files, tmp_path):
-    options = ("--preset", "joint", "--objective", "none", "--sentence_weight", "1", "--report_to", "none")
-    fao.main(command(files, *options, out=tmp_path))
-    record = record_of(tmp_path)
-    counts = {"pairs": 3 * len(SENTENCES), "dropped pairs": 0, "links": 0, "links a pair": 0.0}
-    assert record["links"] == {"de-en": counts}
-    before, after = (record["scores"][when]["de"] for when in ("before", "after"))
-    assert before != after and {"retrieval_mean", "sentence_mean", "pool_sentences"} <= before.keys() == after.keys()
-
-
 def drawn(files, most=None, seed=0, *, draw="seed", drop_identical=False, subwords=False, **more):
     pairs = [f"de={files / 'train.jsonl'}", f"de={files / 'pairs.tsv'}"]
     data = DataArguments(max_train_pairs=most, **{"train_data": pairs, "eval_data": pairs[:1], **more})

@@ -22,7 +22,6 @@ from hf_xalign.recipes.parts.task_data import load_task
 from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import score_interval
-from hf_xalign.tasks import QuestionTask
 from hf_xalign.trainers import TaskConfig, TaskTrainer
 
 EPOCHS = ("--fit_head", "false", "--save_strategy", "epoch")
@@ -106,20 +105,6 @@ def test_an_interrupted_seed_goes_on(files, finetuned, tmp_path, monkeypatch):
     shutil.rmtree(folder / "checkpoint-6")  # there is more to train then
     main(words)
     assert scores_of(tmp_path) == scores_of(finetuned[0]) and not (folder / "run.json").exists()
-
-
-def test_a_seed_that_was_interrupted_before_its_first_checkpoint_holds_no_folder(files, tmp_path, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    words = task_command(files, "--num_train_epochs", "1", "--seeds", "0", out=tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr("hf_xalign.trainers.task.TaskTrainer.train", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            main([*words, "--learning_rate", "1e-3"])
-    assert (tmp_path / "seed-0" / "run.json").exists()
-    main([*words, "--learning_rate", "1e-4"])
-    assert scores_of(tmp_path)["settings"]["learning_rate"] == 1e-4
 
 
 def test_a_kept_model_has_a_record_and_a_card_and_can_be_pushed(files, tmp_path):
@@ -219,23 +204,6 @@ def test_questions(files, tmp_path):
     found = scores_of(tmp_path, 42)
     assert found["metric"] == "qa_f1" and list(found["languages"]) == ["en", "de", "en+de"]
     assert all(0 <= found["languages"][code]["score"] <= 1 for code in found["languages"])
-
-
-def test_windows_of_questions_have_384_tokens_or_what_the_encoder_reads(files, tmp_path, monkeypatch):
-    lengths = []
-    encode = QuestionTask.encode
-
-    def noting(self, *args, max_length, **kwargs):
-        lengths.append(max_length)
-        return encode(self, *args, max_length=max_length, **kwargs)
-
-    monkeypatch.setattr(QuestionTask, "encode", noting)
-    content = squad(("the cat sees the dog",), ("who sees?",), ("the cat",))
-    train = write_json(tmp_path / "squad.json", content)
-    words = ["--task", "questions", "--max_question_tokens", "8", "--overlap", "4", "--dry_run", "true"]
-    main(task_command(files, *words, train=(f"en={train}",), evaluation=(f"en={train}",), out=tmp_path))
-    positions = json.loads((files / "base" / "config.json").read_text())["max_position_embeddings"]
-    assert QuestionTask.max_length == 384 and set(lengths) == {positions}
 
 
 def test_code_switched_training_and_mixed_evaluation(files, tmp_path):

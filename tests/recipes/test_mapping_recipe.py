@@ -8,6 +8,7 @@ import torch
 from huggingface_hub import ModelCard
 from peft import get_peft_model
 from support.families import save_base
+from support.launch import slow
 from support.numeric import assert_rounding
 from support.recipe import on_files, output_of, record_of, task_command
 from support.tiny import make_tokenizer
@@ -64,18 +65,6 @@ def test_parallel_supervision(mapping_run, files):
         assert_rounding(after[name], value, operations=4)  # a mean of two shares
 
 
-def test_a_dictionary_has_either_word_first(files, tmp_path):
-    entries = [line.split() for line in (files / "dict.txt").read_text().splitlines()]
-    (tmp_path / "turned.txt").write_text("".join(f"{other}\t{word}\n" for word, other in entries))
-    command = [*dictionaries(files), "--supervision", "dictionary"]
-    turned = [word.replace(str(files / "dict.txt"), str(tmp_path / "turned.txt")) for word in command]
-    (one, printed), (other, other_printed) = (
-        run(files, tmp_path / name, *words) for name, words in (("one", command), ("other", turned))
-    )
-    assert one["scores"] == other["scores"] and one["maps"] == other["maps"]
-    assert "en first" in printed and "de first" in other_printed
-
-
 @pytest.mark.parametrize(("method", "supervision"), [("procrustes", "dictionary"), ("rcsls", "parallel")])
 def test_methods_with_dictionaries(files, tmp_path, method, supervision):
     record, printed = run(files, tmp_path, *dictionaries(files), "--method", method, "--supervision", supervision)
@@ -98,7 +87,10 @@ def test_methods_with_dictionaries(files, tmp_path, method, supervision):
 ROTATED = ("--direction", "from_pivot", "--layers", "-2", "-1")
 
 
-@pytest.mark.parametrize(("supervision", "center"), [("parallel", "true"), ("dictionary", "false")])
+@pytest.mark.parametrize(
+    ("supervision", "center"),
+    [pytest.param("parallel", "true", marks=pytest.mark.slow), ("dictionary", "false")],
+)
 def test_rotate_in_two_commands(files, tmp_path, supervision, center):
     maps = tmp_path / "maps"
     options = ("--supervision", supervision, "--center", center, "--dictionary", f"de={files / 'dict.txt'}")
@@ -152,7 +144,7 @@ def test_maps_and_layers_of_the_tagger_that_do_not_fit(files, mapping_run, tmp_p
         assert not (tmp_path / f"out{k}").exists()
 
 
-@pytest.mark.parametrize("method", ["vecmap", "rcsls"])
+@pytest.mark.parametrize("method", ["vecmap", *slow(["rcsls"])])
 def test_linear_maps_under_a_classifier(files, tmp_path, method):
     settings = ("--whiten", "false") if method == "vecmap" else ("--spectral", "true")
     record, printed = run(files, tmp_path / "maps", "--method", method, *settings, "--linear", "true")

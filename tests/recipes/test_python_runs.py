@@ -9,7 +9,6 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from support.fao import page_terms
 from support.recipe import output_of, record_of, task_command
 from support.refusals import assert_refused, calls
 from support.tiny import SENTENCES
@@ -160,7 +159,11 @@ def test_pre_training_leaves_it_too(files, tmp_path):
 
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [("fao", {"reference": "cache"}), ("mao", {}), ("ppa", {"queue_size": 16, "min_tokens": 2})],
+    [
+        ("fao", {"reference": "cache"}),
+        pytest.param("mao", {}, marks=pytest.mark.slow),
+        ("ppa", {"queue_size": 16, "min_tokens": 2}),
+    ],
 )
 def test_an_estimate_is_the_dry_run_and_leaves_the_trainer_as_it_was(method, settings, files, tmp_path):
     shown, weights = [], []
@@ -182,14 +185,14 @@ def test_an_estimate_is_the_dry_run_and_leaves_the_trainer_as_it_was(method, set
     assert all(map(torch.equal, *weights))
 
 
-def test_four_systems_with_three_seeds_are_one_call(files, tmp_path, monkeypatch):
+def test_four_systems_with_two_seeds_are_one_call(files, tmp_path, monkeypatch):
     """A `DataFrame` becomes saved, carded and compared models in a few lines."""
     monkeypatch.chdir(tmp_path)
     frame = pd.DataFrame([{"de": source, "en": target} for source, target, _ in SENTENCES * 3])
     # The lines of a user begin here.
     pairs = hf_xalign.load_parallel(frame, source_lang="de").train_test_split(8, seed=0)
     text = {"train_dataset": pairs["train"], "eval_dataset": pairs["test"]}
-    seeds = [0, 1, 2]
+    seeds = [0, 1]
     for name, preset in (("joint", "joint"), ("mao", "mao")):
         args = hf_xalign.FAOConfig(f"runs/{name}", preset=preset, max_steps=2, **QUIET)
         runs = hf_xalign.train_seeds(lambda args: hf_xalign.FAOTrainer(str(files / "base"), args, **text), args, seeds)
@@ -198,7 +201,7 @@ def test_four_systems_with_three_seeds_are_one_call(files, tmp_path, monkeypatch
     folders = ["runs/joint/scores/retrieval_mean/before", "runs/joint", "runs/mao", "runs/map"]
     printed = str(hf_xalign.compare(folders, resamples=9, quiet=True))
     # They end here.
-    assert "retrieval_mean; mean ± standard deviation over seeds 0 1 2, in points" in printed
+    assert "retrieval_mean; mean ± standard deviation over seeds 0 1, in points" in printed
     assert [line.split()[0] for line in printed.splitlines()[2:6]] == ["before", "joint", "mao", "map"]
     for number, run in enumerate(runs):
         folder = Path(f"runs/mao/seed-{number}")
@@ -223,13 +226,6 @@ def test_four_systems_with_three_seeds_are_one_call(files, tmp_path, monkeypatch
     text["train_dataset"] = text["train_dataset"].select(range(8))
     with pytest.raises(InputError, match="belongs to another run: train a DataFrame given in Python is"):
         hf_xalign.train_seeds(lambda args: hf_xalign.MappingTrainer(str(files / "base"), args, **text), args, seeds)
-
-
-def test_a_term_of_a_user_is_in_the_card(files, tmp_path):
-    args = hf_xalign.FAOConfig(str(tmp_path), preset="joint", max_steps=1, **QUIET)
-    trainer = saved(hf_xalign.FAOTrainer(str(files / "base"), args, **texts(files), objective=page_terms()))
-    assert "sum over words T(i, j) (1 - cos(f(i, s), f(j, t)))" in (tmp_path / "README.md").read_text("utf-8")
-    assert record_of(tmp_path)["objective"] == trainer.formula()
 
 
 def test_what_is_saved_before_training_or_without_text_has_no_record(files, tmp_path, caplog):

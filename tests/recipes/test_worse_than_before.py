@@ -33,7 +33,7 @@ def task(files, *options, out):
     ("recipe", "words", "options"),
     [
         (fao, command, ()),
-        (ppa, command, ("--queue_size", "16", "--min_tokens", "2")),
+        pytest.param(ppa, command, ("--queue_size", "16", "--min_tokens", "2"), marks=pytest.mark.slow),
         (align_mlm, pretraining, ()),
         (finetune, task, ()),
     ],

@@ -152,13 +152,10 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
     check(
         [
             ("it has no examples in fr; there are 1 in ar, 1 in de", read, "a.tsv", XNLI, "fr", "sequence"),
-            ("line 1: not the columns intent", read, "a.tsv", FACEBOOK.replace(":datetime,", ","), "en", "token"),
-            ("line 1: 'data' is not a list of pieces", read, "a.json", '{"A": [{"data": [1]}]}', "en", "token"),
             ("3 words in 'tokens', 2 labels", read, "a.tsv", ATIS.replace("O ", ""), "en", "token"),
             ("are numbers .*another column", read, "a.conll", "Er\tO\t0.9\nging\tO\t0.8\n", "de", "token"),
             ("first column labels spans", read, "a.conll", "B-PER Er\nO ging\n", "de", "token"),
             ("'1,5' joins several classes", read, "a.tsv", "text\tlabel\na\t1,5\n", "en", "sequence"),
-            (r"x_\*\.json: no such file", lambda folder: read_examples(f"en={folder}/x_*.json", "token")),
         ],
         tmp_path,
     )

@@ -43,6 +43,11 @@ def cache_dir(*parts: str) -> Path:
     return folder
 
 
+def table_rows(path: Path) -> list[list[str]]:
+    """Return the rows of a table (.tsv) of this package, without its header."""
+    return [line.split("\t") for line in path.read_text("utf-8").splitlines()[1:]]
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder's lock, so that only one process writes there at a time; log a message if it has to wait."""

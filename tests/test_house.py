@@ -25,12 +25,12 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1538, 20),
-    "core": (2800, 54),
-    "data": (6951, 127),
+    "core": (2796, 54),
+    "data": (6953, 127),
     "evaluation": (1963, 17),
     "explore": (290, 3),
     "hub": (345, 10),
-    "links": (1669, 25),
+    "links": (1670, 23),
     "mapping": (1544, 18),
     "metrics": (488, 2),
     "model_cards": (554, 0),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (448, 2),
     "search": (610, 5),
     "statistics": (728, 10),
-    "tasks": (2805, 51),
+    "tasks": (2806, 51),
     "trainers": (6791, 84),
 }
 

@@ -11,6 +11,7 @@ sampler, several processes, accumulation and resuming keep the halves in one bat
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -204,11 +205,17 @@ def has_offsets(feature: Any) -> bool:
     return isinstance(inner, dict) and {"text", "answer_start"} <= set(inner)
 
 
-def answer_spans(answers: Mapping[str, Sequence[Any]] | Sequence[Record]) -> list[tuple[str, int]]:
-    """Return (text, start) of each answer of a row, from a dict of lists or a list of dicts."""
+def answer_spans(answers: Any) -> list[tuple[str, Any]]:
+    """Return text and start (None if it is missing) of each answer: of a text, a dict of lists or a list of either."""
+    if isinstance(answers, str):
+        answers = ast.literal_eval(answers) if answers.startswith(("[", "{")) else [answers]
     if isinstance(answers, Mapping):
-        return list(zip(answers["text"], answers["answer_start"], strict=True))
-    return [(answer["text"], answer["answer_start"]) for answer in answers]
+        texts, starts = answers["text"], answers.get("answer_start")
+        if isinstance(texts, str):
+            return [(texts, starts)]
+        return list(zip(texts, [None] * len(texts) if starts is None else starts, strict=True))
+    found = ({"text": answer} if isinstance(answer, str) else answer for answer in answers)
+    return [(answer["text"], answer.get("answer_start")) for answer in found]
 
 
 def stands_at(text: str, answer: str, start: int) -> bool:

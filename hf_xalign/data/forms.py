@@ -1,6 +1,6 @@
 """Forms in which parallel text is published, and columns that are known by their names.
 
-`FORMS` has one row for each form without a header: a new corpus is a new row. Its columns are named by what they hold:
+`forms.tsv` has a row for each form without a header: a new corpus is a new row. Columns are named by what they hold:
 `source` and `target`, or `first` and `second` where the order follows the languages. `source_lang` and `target_lang`
 hold codes. Kinds of `_HOLDS` tell forms apart.
 
@@ -13,16 +13,21 @@ are (`source`, `tgt`), or only give an order (`sentence1`, `sentence2`).
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import regex
 from babel import Locale
 
+from hf_xalign.cache import table_rows
 from hf_xalign.language_codes import canonical_language, closest_language, find_language, parse_language, same_language
+
+logger = logging.getLogger(__name__)
 
 
 class Form(NamedTuple):
@@ -30,28 +35,11 @@ class Form(NamedTuple):
 
     name: str
     columns: str  # what each column holds, from left to right, parted by blanks
-    order: Literal["", "english_first", "alphabetical"] = ""  # how `first` and `second` follow from the languages
+    order: str  # how `first` and `second` follow from the languages: english_first or alphabetical
+    source: str  # where it is described
 
 
-FORMS = (
-    # https://github.com/Helsinki-NLP/Tatoeba-Challenge
-    Form("Tatoeba Challenge", "source_lang target_lang source target"),
-    Form("languages after the sentences", "source target source_lang target_lang"),
-    Form("Tatoeba sentence pairs", "number source number target"),  # https://tatoeba.org/en/downloads
-    # https://github.com/facebookresearch/LASER/tree/main/tasks/WikiMatrix
-    Form("WikiMatrix", "number first second", "alphabetical"),
-    Form("hunalign", "source target number"),  # https://github.com/danielvarga/hunalign
-    Form("Anki", "first second attribution", "english_first"),  # https://www.manythings.org/anki/
-    # https://github.com/bitextor/bitextor
-    Form("ParaCrawl", "url url first second", "english_first"),
-    Form("ParaCrawl with a score", "url url first second number", "english_first"),
-    Form("CCAligned", "domain url first url second", "english_first"),  # https://www.statmt.org/cc-aligned/
-    # https://www.kecl.ntt.co.jp/icl/lirg/jparacrawl/
-    Form("JParaCrawl", "domain domain number first second", "english_first"),
-    # https://ufal.mff.cuni.cz/czeng/czeng20
-    Form("CzEng", "id number number number first second", "alphabetical"),
-    Form("Wordfast", "id user number source_lang source target_lang target"),  # a translation memory
-)
+FORMS = tuple(Form(*row) for row in table_rows(Path(__file__).with_name("forms.tsv")))
 # What a cell of a kind looks like.
 _HOLDS = {
     "number": re.compile(r"-?\d+([.,]\d+)?([eE]-?\d+)?"),
@@ -79,8 +67,8 @@ _MARKS = {
     "escaped, as {!r} shows. Apply Python's html.unescape": ("&apos;", "&quot;", "&amp;", "&lt;", "&#", "&nbsp;"),
 }
 _TITLE = re.compile(r"<(title|description|s)>(?P<text>.*)</\1>")
-# Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
-_LANGS = ("_lang", "Lang", "lang", "_language", "Language")
+# Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL, in lower case.
+_LANGS = ("_lang", "lang", "_language", "language")
 LANGUAGES = {
     "source_lang": (*map("".join, itertools.product(("source", "src"), _LANGS)), "lang1", "sl"),
     "target_lang": (*map("".join, itertools.product(("target", "tgt", "trg"), _LANGS)), "lang2", "tl"),
@@ -93,27 +81,9 @@ _ALONE = {"utt", "utterance", "verse", "content", "value", "line"}
 IDS = {"id", "idx", "uid", "guid", "key", "uniq_id", "sent_id", "sentence_id", "segment_id", "line_id", "verse_id"}
 # Columns of a row's language, which is that of the source unless it is the pivot.
 OF_ROW = ("lang", "language")
-# What to do with files of other kinds; those of two languages, read as lines, would pair markup.
-_TRANSLATE = "convert it to TMX, by {} of the Translate Toolkit"
-_ADVICE = {
-    ".po .pot": _TRANSLATE.format("po2tmx"),
-    # po2tmx leaves out, without a word, what XLIFF does not call approved.
-    ".xlf .xliff .sdlxliff .mqxliff .mxliff": "convert it to CSV, by xliff2po and po2csv of the Translate Toolkit",
-    ".ts": _TRANSLATE.format("ts2po and po2tmx"),
-    ".usfm .sfm": "it has markers around its verses. Take the text of eBible, one verse a line",
-    ".srt .vtt": "its lines are cues. Take OPUS's aligned text, or write one sentence a line",
-    ".xlsx .xls .ods": "save the sheet as CSV in UTF-8",
-    ".docx .odt .pdf .html": "save its text in UTF-8, one sentence a line",
-    ".properties .strings .yml .yaml .ini .ftl .toml .php .resx .arb": "it has keys beside its texts. Convert both "
-    "files to one PO file, and that to TMX, by the Translate Toolkit",
-    ".tbx": "convert it by tbx2tmx of the Translate Toolkit",
-    ".arrow": "load it by datasets.Dataset.from_file, and write it by to_parquet",
-    ".zst": "decompress it by: zstd -d",
-    ".zip .tar .tgz .7z .rar": "unpack it, and name the files inside",
-}
-ADVICE: dict[str, str] = {}
-for _suffixes, _remedy in _ADVICE.items():
-    ADVICE |= dict.fromkeys(_suffixes.split(), _remedy)
+# What to do with files whose lines are markup. (Of XLIFF, po2tmx leaves out what is not approved, without a word.)
+_CONVERTERS = table_rows(Path(__file__).with_name("converters.tsv"))
+ADVICE = {suffix: remedy for suffixes, remedy in _CONVERTERS for suffix in suffixes.split()}
 
 
 def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -> tuple[str, list[str]] | None:
@@ -185,20 +155,35 @@ def names_are_turned(first: str, second: str, source_lang: str | None, target_la
         True
     """
     # `JW300.en-sw.en` has one piece more of its own language than the other file.
-    left, right = (Counter(filter(find_language, re.split("[._-]", name))) for name in (first, second))
-    return _names_one(left - right, target_lang) and _names_one(right - left, source_lang)
-
-
-def _names_one(pieces: Iterable[str], lang: str | None) -> bool:
-    return lang is not None and any(same_language(str(find_language(piece)), lang) for piece in pieces)
+    left, right = (Counter(_languages_in(name, source_lang, target_lang)) for name in (first, second))
+    return target_lang in left - right and source_lang in right - left
 
 
 def names_pivot_first(name: str, source_lang: str | None, target_lang: str) -> bool:
     """Return whether a file's name contains the two languages with the pivot first, as in `en-sw.txt`."""
-    for first, second in re.findall(r"(?<![A-Za-z])([a-z]{2,3})[-_](?=([a-z]{2,3})(?![A-Za-z]))", name):
-        if source_lang and same_language(first, target_lang) and same_language(second, source_lang):
-            return True
-    return False
+    said = _languages_in(name, source_lang, target_lang)
+    return source_lang is not None and (target_lang, source_lang) in itertools.pairwise(said)
+
+
+def warn_of_name(name: str, lang: str | None, *others: str) -> None:
+    """Warn if a file's name says another language than that of its text, or the `others` that it may say too."""
+    said = _languages_in(name, lang, *others)
+    if lang and lang not in said and (left := [code for code in said if code not in others]):
+        logger.warning("%s: read as %s, although its name says %s", name, lang, left[0])
+
+
+def _languages_in(name: str, *asked: str | None) -> list[str]:
+    """Return the languages that the pieces of a file's name say; one of those asked for as it was asked for."""
+    said = []
+    for piece in re.split("[^A-Za-z]+", name):
+        code = find_language(piece) or ""
+        language = parse_language(code).language
+        if known := [lang for lang in asked if lang and language == parse_language(lang).language]:
+            said.append(known[0])
+        # Short names such as `new` and `min` are codes of rarer languages.
+        elif len(language) == 2 and piece not in _NAME_WORDS:
+            said.append(language)
+    return said
 
 
 def _holds(cell: str, kind: str) -> bool:
@@ -234,6 +219,8 @@ _OTHER |= {"split", "label", "category", "score", "query", "question", "answer",
 _OTHER |= {"negative", "prompt"}
 # Codes of Indonesian and Norwegian that more often name a column of numbers.
 DOUBTFUL = {"id", "no"}
+# Words in names of files that are codes too.
+_NAME_WORDS = {*DOUBTFUL, *_DIRECTED, "an", "as", "be", "in", "is", "mt", "my", "or", "run", "so", "to"}
 # Words of a name: `srcText` and `text_de` have two, `EN` and `Türkçe` one. A number is a word too.
 _PIECES = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
 # Codes are written in one case; `No` and `Is` are words.
@@ -264,11 +251,14 @@ class _Meaning(NamedTuple):
 def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
     pieces = _PIECES.findall(name)
     words = [piece.casefold() for piece in pieces]
+    # pandas gives its numbers of rows no name.
+    if not words:
+        return _Meaning()
     core = "".join(word for word in words if word not in TEXT)
     is_side = core in set().union(*itertools.chain(*_SIDES))
     if name not in asked and (core in _DIRECTED or (is_side and (len(core) > 1 or core not in words[:1]))):
         return _Meaning(side=core)
-    if words and not core:
+    if not core:
         return _Meaning(side="")
     rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in TEXT | _DIRECTED]
     if len(rest) == len(pieces) and (code := _language(name, asked)):

@@ -54,7 +54,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 15
+_READING = 16
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
@@ -302,7 +302,7 @@ def _is_named_otherwise(dataset: Dataset, target_lang: str | None) -> bool:
     if "source" not in columns:
         return True
     if "source_lang" not in columns:
-        return bool(columns & SAY_LANGUAGES - {"target_lang"})
+        return bool({*map(str.lower, columns)} & SAY_LANGUAGES - {"target_lang"})
     codes = dataset.unique("source_lang") if target_lang and "target_lang" in columns else ()
     return any(same_language(str(code), str(target_lang)) for code in codes)
 
@@ -525,8 +525,11 @@ def _open(source: str | Path | Sequence[str | Path], columns: Columns, split: st
         if forms.names_are_turned(*names, columns.source_lang, columns.target_lang):
             logger.warning("%s and %s: their names say that the pivot is first, so both sides are turned", *files)
             files = files[::-1]
+        for file, lang in zip(files, (columns.source_lang, columns.target_lang), strict=True):
+            forms.warn_of_name(file.name, lang)
         aligned = read_aligned(files[0], files[1], columns.source_lang, columns.target_lang)
         return "aligned", [*files], None, columns, aligned
+    forms.warn_of_name(files[0].name, columns.source_lang, columns.target_lang)
     return file_format(files[0]), [*files], None, columns, read_file(files[0], columns)
 
 

@@ -17,13 +17,13 @@ from hf_xalign.data.arrow import write_rows
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import load_hub
 from hf_xalign.data.readers.conll import is_conllu
-from hf_xalign.data.readers.files import file_format, read_jsonl, read_parquet, read_sentences
+from hf_xalign.data.readers.files import TABLES, file_format, read_sentences
 from hf_xalign.data.sides import SAMPLE
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.data.words import MARK
 from hf_xalign.errors import InputError, explained
 
-_FORMATS = (".txt", ".jsonl", ".parquet")
+_FORMATS = (".txt", *TABLES)
 TEXT = SourceKind((*_FORMATS, ".conllu"))
 _READING = 4  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows
@@ -40,9 +40,9 @@ def load_monolingual(
 ) -> Dataset:
     """Load sentences of one language as a dataset with the column `text`; empty sentences are kept.
 
-    `source` is a file (.txt with one sentence on each line, or .jsonl, each also .gz, or .parquet), or the split
-    `train` of a Hub dataset at `revision`, written owner/name or owner/name:config. With `words`, `text_column` may
-    hold word lists, which become the column `words`; a CoNLL-U file gives its words and the columns of its trees.
+    `source` is a file (.txt with one sentence on each line, or a table: .jsonl, .json, .tsv, .csv, .parquet), or the
+    split `train` of a Hub dataset at `revision`, written owner/name or owner/name:config. With `words`, `text_column`
+    may hold word lists, which become the column `words`; a CoNLL-U file gives its words and the columns of its trees.
     """
     check_range(least=1, max_sentences=max_sentences)
     _, paths = find_source(source, TEXT)
@@ -77,7 +77,7 @@ def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str
 def _read(path: Path, column: str) -> Dataset:
     """Return the column of a file, from the cache if its content was read before."""
     if file_format(path) not in _FORMATS:
-        raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (.txt and .jsonl also as .gz)")
+        raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (all but Parquet also as .gz)")
     if is_conllu(path):
         raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
     key = digest(_READING, checksum(path, "blake2b"), file_format(path), column)
@@ -88,14 +88,10 @@ def _read(path: Path, column: str) -> Dataset:
 
 def _batches(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     """Yield the lines of plain text, or the column of a table without the empty lines of JSON Lines."""
-    records: Any
-    match file_format(path):
-        case ".txt":
-            records = enumerate(({column: line} for _, line in read_sentences(path)), 1)
-        case ".parquet":
-            records = read_parquet(path, lambda features, _: [column] if column in features else [*features])
-        case _:
-            records = ((row, record) for row, record in read_jsonl(path) if record is not None)
+    if file_format(path) == ".txt":
+        records: Any = enumerate(({column: line} for _, line in read_sentences(path)), 1)
+    else:
+        records = ((row, record) for row, record in TABLES[file_format(path)](path) if record is not None)
     column_type = None
     while batch := list(itertools.islice(records, _BATCH)):
         for row, record in batch:

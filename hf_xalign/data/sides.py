@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import regex
 from datasets import Dataset
 
+from hf_xalign.cache import table_rows
 from hf_xalign.data import forms
 from hf_xalign.data.parallel import describe_pair
 from hf_xalign.errors import InputError
@@ -23,18 +25,8 @@ _ENOUGH, _MANY = 20, 100
 # (en, nl), one in 13 in es and ru; of another's list, at most one in 500, and one in 50 between es and pt.
 _TOLD, _FREQUENT = 200, 30
 # Frequent words of a language that others in the same script rarely have.
-_FUNCTION_WORDS = {
-    "en": {"the", "and", "are", "with", "this", "that", "you", "your", "from", "they", "these", "which", "would"},
-    "de": {"der", "und", "das", "ist", "nicht", "mit", "eine", "auf", "für", "sich", "werden"},
-    "fr": {"les", "des", "une", "dans", "pour", "avec", "est", "sur", "vous", "cette"},
-    "es": {"los", "las", "una", "para", "con", "por", "este", "como", "esta"},
-    "it": {"il", "che", "della", "per", "non", "sono", "nel", "gli", "questo"},
-    "nl": {"het", "een", "van", "niet", "zijn", "voor", "wordt", "deze", "ook"},
-    "pt": {"os", "uma", "não", "com", "para", "dos", "você", "são", "também"},
-    "ru": {"и", "не", "что", "это", "для", "как", "или", "чтобы", "если"},
-    "tr": {"ve", "bir", "bu", "için", "ile", "veya", "olarak", "daha", "çok", "değil"},
-    "vi": {"của", "và", "không", "được", "trong", "một", "này", "các", "với", "để"},
-}
+_WORDS = table_rows(Path(__file__).with_name("function_words.tsv"))
+_FUNCTION_WORDS = {language: {*words.split()} for language, words in _WORDS}
 
 
 def check_sides(pairs: Dataset, name: str) -> None:

@@ -20,6 +20,8 @@ _TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
 _NAACL = regex.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SPsp?]))?(?:\s+[0-9.]+)?\s*")
 # So many linked rows without one link to a first word are no accident: the file counts from 1.
 _ENOUGH = 100
+# Links of equal words at different places by which the direction of a file is told.
+_TURNED = 10
 _OTHER_WORDS = "Check that the text was split into the same words, and that the links are from source to target."
 _FROM_ONE = "counts words from 1: no link names word 0. Subtract 1 from all numbers, so that it counts from 0."
 
@@ -43,15 +45,15 @@ class PharaohReader:
             lines += 1
             if links:
                 lowest.append(min(map(min, links)))
-        if lines != pairs:
-            raise InputError(
-                f"{path} has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same "
-                "order, and an empty line for a pair without links."
-            )
         self._from_one = min(lowest, default=0) > 0
-        if self._from_one and len(lowest) >= _ENOUGH:
-            raise InputError(f"{path} {_FROM_ONE}")
+        fault = _FROM_ONE if self._from_one and len(lowest) >= _ENOUGH else None
+        if lines != pairs:
+            fault = f"has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same order, "
+            fault += "and an empty line for a pair without links."
+        if fault:
+            raise InputError(f"{path} {fault}")
         self._links = enumerate(read_pharaoh(path), start=1)
+        self._equal = self._equal_turned = 0  # links between equal words, as the file has them and the other way round
 
     def __call__(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[Link]]:
         """Return the links of the next `len(sources)` pairs."""
@@ -65,7 +67,13 @@ class PharaohReader:
                         f"{self.path}, row {row}: link {i}-{j} is out of range: the source has {len(source)} words "
                         f"and the target {len(target)}. {remedy}"
                     )
+                if i != j:
+                    self._equal += source[i] == target[j]
+                    self._equal_turned += j < len(source) and i < len(target) and source[j] == target[i]
             batch.append(links)
+        if self._equal_turned >= _TURNED and self._equal_turned > 4 * self._equal:
+            found = f"{self._equal} links join equal words, such as numbers, and {self._equal_turned} would if"
+            raise InputError(f"{self.path}: {found} they were turned. Write the source's word first, as in 3-4.")
         return batch
 
 
@@ -135,7 +143,10 @@ def _line_links(path: str | Path, lines: Iterable[tuple[int, str]], marks: str) 
         for token in line.split():
             match = _TOKEN.fullmatch(token)
             if match is None or match[2] not in marks:
-                raise InputError(f"{path}, row {row}: {token!r} is not a link. Write 3-4 (3p4 in gold), source first.")
+                raise InputError(
+                    f"{path}, row {row}: {token!r} is not a link. Write 3-4 (3p4 in gold), source first, without "
+                    "scores; symal of Moses makes such lines of GIZA++'s A3 files."
+                )
             yield row, match[2], int(match[1]), int(match[3])
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from datasets import Dataset
 
 from hf_xalign.cache import map_rows, replacing
-from hf_xalign.data.load import note_sources
-from hf_xalign.data.parallel import LINKED
+from hf_xalign.data.load import as_parallel, note_sources
+from hf_xalign.data.parallel import LINKED, check_columns
 from hf_xalign.data.readers.files import read_jsonl
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import check_language
 from hf_xalign.links.align import align_words
 from hf_xalign.links.symmetrization import LinkFilters
 from hf_xalign.record import EVAL_LINKS
@@ -54,17 +53,8 @@ def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
 
 
 def read_links(path: str | Path) -> Dataset:
-    """Read a file of [`keep_links`]; an InputError names the first row without a field or a known language."""
-    rows = []
-    for number, record in read_jsonl(Path(path)):
-        where = f"{path}, row {number}"
-        row = dict(record or {})
-        if missing := [column for column in LINKED if column not in row]:
-            raise InputError(f"{where}: no field {missing[0]!r}. A row needs {', '.join(LINKED)}.")
-        row = {column: row[column] for column in (*LINKED, ALL_LINKS) if column in row}
-        for field in ("source_lang", "target_lang"):
-            check_language(row[field], f"{where}: {field}")
-        rows.append(row)
-    if not rows:
-        raise InputError(f"{path}: there are no rows. Make the evaluation links again.")
-    return note_sources(Dataset.from_list(rows), [{"source": str(path), "hub_id": None, "pairs": len(rows)}])
+    """Read a file of [`keep_links`]; an InputError names the first row without a field, or an unknown language."""
+    rows = Dataset.from_list([record for _, record in read_jsonl(Path(path)) if record])
+    pairs = check_columns(as_parallel(rows, str(path)), LINKED, str(path), "Make the evaluation links again.")
+    pairs = pairs.select_columns([column for column in (*LINKED, ALL_LINKS) if column in pairs.column_names])
+    return note_sources(pairs, [{"source": str(path), "hub_id": None, "pairs": len(rows)}])

@@ -18,8 +18,9 @@ from typing import Any, Literal, get_args
 
 from datasets import ClassLabel, Dataset
 
-from hf_xalign.cache import digest, read_json
+from hf_xalign.cache import digest, read_json, table_rows
 from hf_xalign.checks import check_choice, check_lengths, check_range
+from hf_xalign.data import forms
 from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
 from hf_xalign.data.readers import conll, files
@@ -39,8 +40,8 @@ SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".conllu", *WORD_LINE
 _REMEDY = "Name the right ones by text_columns and label_column; a table without a header needs one."
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")  # columns of its files, which have no header
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
-# Several classes of one text, as in GoEmotions, whose combinations would become classes.
-_SEVERAL = re.compile(r"\d+(?:,\d+)+")
+# Several classes of one text, as in GoEmotions, or a score, as of STS: each value would become a class.
+_SEVERAL = re.compile(r"\d+(?:[.,]\d+)+")
 # Scores in the last column of a tagger's output are no labels either.
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
@@ -119,34 +120,20 @@ def _bio(words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, str]]
     return labels
 
 
+# The other layouts are the rows of `layouts.tsv`; a record has the first that fits.
 LAYOUTS = {
     "XNLI and MultiNLI": Layout(
         {"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label"}, labels={"-": None}
     ),
-    "PAWS-X": Layout({"text_a": "sentence1", "text_b": "sentence2", "label": "label"}),
-    "SICK": Layout({"text_a": "sentence_a", "text_b": "sentence_b", "label": "entailment_label"}),
-    "QQP": Layout({"text_a": "question1", "text_b": "question2", "label": "is_duplicate"}),
-    "QNLI": Layout({"text_a": "question", "text_b": "sentence", "label": "label"}),
-    "SST-2": Layout({"text": "sentence", "label": "label"}),
     "XNLI's translations of MultiNLI": Layout(
         {"text_a": "premise", "text_b": "hypo", "label": "label"}, labels={"contradictory": "contradiction"}
     ),
-    "XNLI on the Hub": Layout({"text_a": "premise", "text_b": "hypothesis", "label": "label"}),
-    "WikiANN and CoNLL on the Hub": Layout({"tokens": "tokens", "labels": "ner_tags"}),
-    "polyglot-NER": Layout({"tokens": "words", "labels": "ner"}),
-    "Universal Dependencies": Layout({"tokens": "tokens", "labels": "upos"}),
-    "words with tags": Layout({"tokens": "tokens", "labels": "tags"}),
-    "AfriSenti": Layout({"text": "tweet", "label": "label"}),
-    "SIB-200 and MasakhaNEWS": Layout({"text": "text", "label": "category"}),
-    "Amazon reviews": Layout({"text": "review_body", "label": "stars"}),
-    "IMDB": Layout({"text": "review", "label": "sentiment"}),
-    "texts with sentiments": Layout({"text": "text", "label": "sentiment"}),
-    "texts with intents": Layout({"text": "text", "label": "intent"}),
-    "MultiATIS++": Layout({"tokens": "utterance", "labels": "slot_labels", "text": "utterance", "label": "intent"}),
     "Facebook's multilingual task-oriented dialogues": Layout(dict(zip(_FACEBOOK, _FACEBOOK)), make=_slots),
     "MASSIVE": Layout({"text": "utt", "label": "intent", "slots": "annot_utt"}, make=_brackets),
     "SNIPS": Layout({"label": "list", "data": "data"}, make=_pieces),
 }
+for _name, _columns in table_rows(Path(__file__).with_name("layouts.tsv")):
+    LAYOUTS[_name] = Layout(dict(column.split("=") for column in _columns.split()))
 
 
 def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
@@ -178,20 +165,15 @@ def other_language(record: Record, language: str) -> str | None:
 def read_rows(path: Path) -> Rows:
     """Yield the rows of a file of labelled text, by its suffix and, for TSV and CSV, its first lines."""
     match suffix := files.file_format(path):
-        case ".jsonl":
-            return files.read_jsonl(path)
-        case ".json":
-            return files.read_json_rows(path)
-        case ".parquet":
-            return files.read_parquet(path)
+        case ".jsonl" | ".json" | ".parquet":
+            return files.TABLES[suffix](path)
         case ".tsv" | ".csv" | ".txt":
             rows = [cells for _, cells in itertools.islice(files.read_cells(path), 20) if cells]
             for names in (_FACEBOOK, _MTOP):
                 if rows and len(rows[0]) == len(names) and rows[0][-1].startswith("{"):
                     return files.read_table(path, names)
             if suffix == ".txt":
-                header = rows[0] if rows else []
-                names_lower = {*map(str.lower, header)}
+                names_lower = {*map(str.lower, rows[0] if rows else [])}
                 known = any({*layout.columns.values()} <= names_lower for layout in LAYOUTS.values())
                 return files.read_table(path) if known else _unprefixed(path)
             if rows and (columns := _word_columns(path, rows[0])):
@@ -224,11 +206,9 @@ def _word_columns(path: Path, header: Sequence[str]) -> tuple[str | None, str, s
 
     The column of sentences is None if blank lines part them.
     """
-    found = []
-    for names in (_SENTENCE_COLUMNS, _WORD_COLUMNS, _TAG_COLUMNS):
-        by_name = {cell.strip().lower(): cell for cell in header}
-        found.append(next((by_name[name] for name in names if name in by_name), None))
-    sentence, word, tag = found
+    by_name = {cell.strip().lower(): cell for cell in header}
+    kinds = (_SENTENCE_COLUMNS, _WORD_COLUMNS, _TAG_COLUMNS)
+    sentence, word, tag = (next((by_name[name] for name in names if name in by_name), None) for names in kinds)
     if word is None or tag is None:
         return None
     if sentence is None and all(cells for _, cells in itertools.islice(files.read_cells(path), 200)):
@@ -500,8 +480,11 @@ def read_examples(
     source, language = parse_named(item)
     check_choice(get_args(Kind), kind=kind)
     check_range(least=1, max_examples=max_examples)
+    if len(text_columns) > (most := 1 if kind == "token" else 2):
+        raise InputError(f"text_columns={', '.join(text_columns)}: name {most} of them at most, for {kind}")
     unit, records, hub = read_records(source, split=split, revision=revision)
     records = _of_partition(records, source, split)
+    forms.warn_of_name(Path(source).name, language)
     classes = set(label_names).union(*_class_names(hub).values())
     rows: list[Cells] = []
     others: Counter[str] = Counter()
@@ -642,8 +625,6 @@ def by_language(parts: Iterable[Examples]) -> dict[str, Examples]:
 def _words(
     record: Cells, text_columns: Sequence[str], label_column: str | None, where: str, classes: Container[str]
 ) -> Cells:
-    if len(text_columns) > 1:
-        raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
     column = text_columns[0] if text_columns else "tokens"
     label_column = label_column or "labels"
     words, labels = value_of(record, column, where), value_of(record, label_column, where)
@@ -684,8 +665,6 @@ def _entries(cell: str, printed: bool, where: str) -> list[object]:
 def _texts(
     record: Cells, text_columns: Sequence[str], label_column: str | None, where: str, classes: Container[str]
 ) -> Cells:
-    if len(text_columns) > 2:
-        raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
     columns, label_column = tuple(text_columns), label_column or "label"
     columns = columns or (_PAIR if set(_PAIR) & set(record) else ("text",))
     row = Cells()
@@ -694,8 +673,8 @@ def _texts(
         if not row[name]:
             raise InputError(f"{where}: column {column!r} is empty. Remove the example.")
     value = value_of(record, label_column, where)
-    if isinstance(value, str) and _SEVERAL.fullmatch(value):
-        raise InputError(f"{where}: the label {value!r} joins several classes. Keep one, or remove the example.")
+    if isinstance(value, str) and _SEVERAL.fullmatch(value) and value not in classes:
+        raise InputError(f"{where}: the label {value!r} is a score or joins several classes. Write one class a text.")
     return {**row, "label": label_of(value, label_column, where, UNLABELLED, classes)}
 
 

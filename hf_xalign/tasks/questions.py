@@ -12,7 +12,6 @@ TyDi has all languages in one file, where the id names the language; questions i
 
 from __future__ import annotations
 
-import ast
 import logging
 import re
 from collections import Counter
@@ -32,6 +31,7 @@ from transformers.utils import ModelOutput
 
 from hf_xalign.cache import digest
 from hf_xalign.checks import check, check_range, setting
+from hf_xalign.data import forms
 from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.code_switching import answer_spans, stands_at
 from hf_xalign.data.encoding import check_fast, check_vocabulary
@@ -64,8 +64,8 @@ COLUMNS = Features(
 
 _MLQA = re.compile(r"context-([a-z]{2,3})-question-([a-z]{2,3})|:mlqa\.([a-z]{2,3})\.([a-z]{2,3})$")
 _TYDI = re.compile(r"([a-z]{4,})-[-\d]+")  # begins with the English name of the language
-# Other names of columns: in KLUE, and in chaii, whose rows have one answer each.
-_NAMES = {"guid": "id", "answer_text": "text"}
+# Other names of columns: in KLUE, MRQA, KorQuAD, and in chaii, whose rows have one answer each.
+_NAMES = {"guid": "id", "qid": "id", "question_id": "id", "answer": "answers", "answer_text": "text"}
 _LAYOUT = (
     "SQuAD's JSON is data[].paragraphs[], each with context and qas[], which have id, question and answers[] with "
     "text and answer_start; a row has id, question, context and answers. Save tables with lists as JSON Lines."
@@ -111,6 +111,8 @@ def read_questions(
                 f"{source}: by its name, contexts are in {context_lang} and questions in {question_lang}, not in "
                 f"{language}. Correct the language."
             )
+    else:
+        forms.warn_of_name(Path(source).name, language)
     rows: list[tuple] = []
     places: dict[str, str] = {}
     others: Counter[str] = Counter()
@@ -164,6 +166,8 @@ def pair_code(question_lang: str, context_lang: str) -> str:
 def _questions(rows: Iterator[tuple[int, Record]], name: str) -> Iterator[tuple[int, str, Record]]:
     """Yield number, place and columns of questions; rows may be articles or paragraphs of SQuAD's JSON."""
     for line, row in rows:
+        if [*row] == ["header"]:  # of MRQA
+            continue
         paragraphs = {f"{name} {line}": row}
         if "paragraphs" in row:
             paragraphs = {f"{name} {line}, paragraphs[{n}]": part for n, part in enumerate(row["paragraphs"])}
@@ -184,13 +188,19 @@ def _text(record: Record, key: str, where: str) -> str:
 
 
 def _answers(record: Record, context: str, where: str) -> dict[str, list]:
-    """Return `text` and `answer_start` of the answers: a dict of lists, a list of dicts, or columns of the row."""
-    value = record if "answers" not in record and "answer_start" in record else _get(record, "answers", where)
+    """Return `text` and `answer_start` of the answers: a dict of lists, a list of dicts, or columns of the row.
+
+    MRQA's have the first and the last character of each place. An answer without a place must occur once.
+    """
+    in_columns = "answers" not in record and {"answer_start", "answer_text"} & record.keys()
+    value = record if in_columns else _get(record, "answers", where)
     with content_errors(where, "'answers' are not pairs of text and answer_start, a whole number", _LAYOUT):
-        value = ast.literal_eval(value) if isinstance(value, str) else value
-        value = [value] if isinstance(value, Mapping) and isinstance(value["text"], str) else value
+        if "detected_answers" in record:
+            places = [place for answer in record["detected_answers"] for place in answer["char_spans"]]
+            value = [{"text": context[start : end + 1], "answer_start": start} for start, end in places]
         # What stands at its offset was read right.
-        spans = [(text_of(text, "text", where), int(start)) for text, start in answer_spans(value)]
+        given = [(text_of(text, "text", where), start) for text, start in answer_spans(value)]
+        spans = [(text, _only_place(text, context) if start is None else int(start)) for text, start in given]
     if not any(text.strip() for text, _ in spans):
         raise InputError(f"{where}: the question has no answer, as in SQuAD 2.0. Remove such questions.")
     for text, start in spans:
@@ -201,6 +211,18 @@ def _answers(record: Record, context: str, where: str) -> dict[str, list]:
             )
     texts, starts = map(list, zip(*spans))
     return {"text": texts, "answer_start": starts}
+
+
+def _only_place(text: str, context: str) -> int:
+    """Return where the context has an answer without an answer_start; a number stands in no other number."""
+    if not text.strip():
+        return NOWHERE
+    places = [match.start() for match in re.finditer(rf"(?<!\d){re.escape(text)}(?!\d)", context)]
+    if len(places) != 1:
+        raise InputError(
+            f"the answer {text!r:.40} has no answer_start, and occurs {len(places)} times. Give its place."
+        )
+    return places[0]
 
 
 NO_ANSWER = 0  # label of a window without the answer: the first token, [CLS]

@@ -192,6 +192,12 @@ FORMS = {
         "a.jsonl": lines('{{"meta": {{"n": 1}}, "t": {{"en": "{en}", "de": "{de}"}}}}')
     },
     "tables with headers, joined": {"a.tsv": "de\ten\n" + lines("{de}\t{en}\nde\ten")},
+    "languages of rows in capitals": {"a.csv": "Source_Lang,Target_Lang,Source,Target\n" + lines("en,de,{en},{de}")},
+    "a direction in capitals": {"a.csv": "LP,SRC,TGT\n" + lines("en-de,{en},{de}")},
+    "tatoeba pairs with languages": {"a.tsv": lines("{n}\tdeu\t{de}\t7{n}\teng\t{en}")},
+    "paracrawl, scored twice": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}\t0.9\t1")},
+    "nllb": {"a.tsv": lines("{de}\t{en}\t1.1\t0.9\t0.8\thttp://a.de\thttp://a.en")},
+    "numbers of pandas": {f"{side}.csv": ",text\n" + lines(f"{{n}},{{{side}}}") for side in ("de", "en")},
     "nulls of a database": {"a.tsv": "de\ten\n" + lines("{de}\t{en}") + "Hund\t\\N\n"},
     "one column and its name": {f"{side}.tsv": "text\n" + lines(f"{{{side}}}") for side in ("de", "en")},
     "bars without blanks": {"a.txt": lines("{de}|||{en}")},
@@ -288,6 +294,21 @@ def test_real_text_in_one_of_a_languages_scripts_is_no_fault():
     assert len(load_parallel({"ja": rows})) == 20
 
 
+def test_a_name_of_another_language_is_told(tmp_path, caplog):
+    def read(source, **files):
+        caplog.clear()
+        source_of({name.replace("_", "."): content for name, content in files.items()}, tmp_path)
+        load_parallel(source.replace("@", str(tmp_path)))
+        return [record.getMessage() for record in caplog.records if "its name says" in record.getMessage()]
+
+    pairs = lines("{de}\t{en}")
+    said = read("fi=@/src.hun.txt,@/my.eng.txt", src_hun_txt=lines("{de}"), my_eng_txt=lines("{en}"))
+    assert said == ["src.hun.txt: read as fi, although its name says hu"]
+    assert read("fi=@/x-de-en.tsv", **{"x-de-en_tsv": pairs}) == ["x-de-en.tsv: read as fi, although its name says de"]
+    assert not read("hu=@/src.hun.txt,@/my.eng.txt")
+    assert not read("de=@/x-de-en.tsv") and not read("fi=@/src.no.tsv", src_no_tsv=pairs)
+
+
 def test_a_name_that_says_the_other_order_is_told(tmp_path, caplog):
     path = source_of({"en-sw.txt": "dog\tmbwa\n"}, tmp_path)
     load_parallel(f"sw={path}")
@@ -324,7 +345,6 @@ REFUSED = {
     ),
     "numbers of columns": ({"a.csv": "0,1\n" + lines("{de},{en}")}, "the columns are: '0', '1'"),
     "markers of Bibles": ({"a.usfm": "\\v 1 x\n", "b.usfm": "\\v 1 y\n"}, "has markers around its verses"),
-    "codes between numbers": ({"a.tsv": lines("1{n}\tdeu\t{de}\t2{n}\teng\t{en}")}, "the columns are: '11', 'deu'"),
     "sides in an object that names no language": (
         {"a.jsonl": '{"t": "x", "m": {"src": "web", "tgt": "y"}}'},
         "'t', 'm'",

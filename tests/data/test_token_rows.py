@@ -389,12 +389,13 @@ def test_a_share_of_the_counterparts():
     assert len(larger) == 50 and set(entries.ids[:, 0]) < set(larger.ids[:, 0])
 
 
-def test_single_pieces_and_why_others_are_left_out(tokenizer):
+def test_single_pieces_and_why_others_are_left_out(tokenizer, caplog):
     entries = TokenEntries.from_dictionary(WORDS, tokenizer, name="en-xx.txt")
     pieces = [tuple(tokenizer.convert_ids_to_tokens(row)) for row in entries.ids]
     assert pieces == [("house", "haus"), ("cat", "kat"), ("dog", "hund"), ("cat", "da")]
     assert entries.dropped == {"repeated": 1, "same_piece": 1, "several_pieces": 3, "unknown": 2}
     assert entries.origin == "en-xx.txt: 4 of the 4 entries with one piece for each word, of 11 in all"
+    assert "en-xx.txt: 5 of 11 entries have no one piece for each word: " in caplog.text
     half = TokenEntries.from_dictionary(WORDS, tokenizer, share=0.5, seed=1)
     assert len(half) == 2 and {tuple(row) for row in half.ids} < {tuple(row) for row in entries.ids}
 

@@ -66,6 +66,19 @@ def test_the_command_scores_the_first_pairs(tmp_path, capsys):
     assert "--gold is an option for one text" in capsys.readouterr().err
 
 
+def test_links_to_train_on_that_are_turned_or_scored_are_refused(tmp_path):
+    path, rows = tmp_path / "links", [(f"x {n} y", f"{n} a b") for n in range(20)]
+    path.write_text("0-1 1-0\n" * 19 + "0-1\n")  # the number is linked in 19 rows, the other way round in all
+    assert len(align_words(bitext(*rows), f"pharaoh:{path}")) == 20
+    path.write_text("0-1 2-2\n" * 20)
+    with pytest.raises(InputError, match=r"0 links join equal words.* and 20 would if they"):
+        align_words(bitext(*rows), f"pharaoh:{path}")
+    for line in ("0-1:0.93", "# Sentence pair (1)"):
+        path.write_text(f"{line}\n" * 20)
+        with pytest.raises(InputError, match=r"is not a link.* without scores; symal of Moses makes such lines"):
+            align_words(bitext(*rows), f"pharaoh:{path}")
+
+
 def test_links_to_train_on_that_count_from_1_are_refused(tmp_path):
     path = tmp_path / "links"
     path.write_text("1-1 2-2\n")

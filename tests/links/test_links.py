@@ -1,6 +1,7 @@
 """Links of every aligner, their symmetrization and filters, and the cache that they lie in."""
 
 import ctypes
+import json
 import logging
 import os
 import subprocess
@@ -334,6 +335,34 @@ def test_a_dictionary_of_a_spreadsheet_has_a_header(tmp_path):
         (tmp_path / name).write_text(content, "utf-8")
         with pytest.raises(InputError, match=r"row 1: '.*' does not have two fields. Write the pivot's word"):
             load_dictionary(tmp_path / name)
+
+
+def test_a_dictionary_is_json_or_has_other_columns(tmp_path):
+    entries = [("house", "nhà cửa"), ("ice, water", "đá")]
+    rows = [{"id": 1, "vi": vi, "en": en, "score": [0.5]} for en, vi in entries]
+    columns = {"en": ["house", "ice, water"], "vi": ["nhà cửa", "đá"]}
+    files = {
+        "words.json": dict(entries),
+        "lists.json": {"house": ["nhà cửa"], "ice, water": ["đá"]},
+        "rows.json": rows,
+        "columns.json": columns,
+    }
+    texts = {name: json.dumps(content, ensure_ascii=False, indent=1) for name, content in files.items()}
+    texts["rows.jsonl"] = "".join(json.dumps(row) + "\n" for row in rows)
+    texts["three.csv"] = 'Vietnamese,POS,English\nnhà cửa,n,house\nđá,n,"ice, water"\n'
+    for name, content in texts.items():
+        (tmp_path / name).write_text(content, "utf-8")
+        assert load_dictionary(tmp_path / name, "vi") == entries, name
+    refused = {
+        "lists.jsonl": '{"en": "house", "vi": ["nhà"]}',
+        "kaikki.jsonl": '{"word": "nhà", "lang_code": "vi", "senses": [{"glosses": ["house"]}]}',
+        "names.jsonl": '{"a": "house", "b": "nhà"}',
+        "codes.tsv": "house\teng-000\tnhà\tvie-000\nice\teng-000\tđá\tvie-000\n",
+    }
+    for name, content in refused.items():
+        (tmp_path / name).write_text(content, "utf-8")
+        with pytest.raises(InputError, match=r"does not have two fields.* as cut -f 1,2 leaves them"):
+            load_dictionary(tmp_path / name, "vi")
 
 
 def test_a_dictionary_whose_name_says_the_other_order_is_told(tmp_path, caplog):

@@ -132,7 +132,7 @@ def test_spans_of_every_scheme(tmp_path, name, caplog, monkeypatch):
     *sentences, said = SCHEMES[name]
     labels = [sentence.split() for sentence in sentences]
     expected = [sentence.split() for sentence in BIO]
-    path = tmp_path / "sw.conll"
+    path = tmp_path / "a.conll"
     path.write_text("\n\n".join("\n".join(f"neno {label}" for label in own) for own in labels), encoding="utf-8")
     with caplog.at_level(logging.INFO):
         assert read(path).rows["labels"][:] == expected
@@ -262,6 +262,34 @@ def test_columns_of_chaii_and_klue(tmp_path):
         found = read_questions(f"ta={path}").rows[0]
         assert (found["id"], found["context"]) == ("9a", context)
         assert found["answers"] == {"text": ["தமிழ்நாட்டில்"], "answer_start": [start]}
+
+
+def test_answers_without_a_place_must_occur_once(tmp_path):
+    context, answer = "Siinä on 15 kissaa ja 5 koiraa, ja 15 lasta.", {"text": ["5"], "answer_start": [22]}
+    row = {"question_id": 7, "context": context, "question": "Montako koiraa?"}
+    mrqa = {"qid": 7, "question": row["question"], "answers": ["5"]}
+    mrqa["detected_answers"] = [{"text": "5", "char_spans": [[22, 22]], "token_spans": [[7, 7]]}]
+    rows = [{**row, "answers": value} for value in (["5"], {"text": ["5"]}, [{"text": "5", "start": 22}], "['5']")]
+    rows += [{**row, "answer": "5"}, {**row, "answer_text": "5"}, {"id": "c", "context": context, "qas": [mrqa]}]
+    for number, line in enumerate(rows):
+        path = write_lines(tmp_path / "a.jsonl", [{"header": {"dataset": "x"}}, line])
+        found = read_questions(f"fi={path}").rows[0]
+        assert (found["id"], found["answers"]) == ("7", answer), number
+    for value, times in (("15", 2), ("lintua", 0)):
+        path = write_lines(tmp_path / "a.jsonl", [{**row, "answers": [value]}])
+        with pytest.raises(InputError, match=f"the answer '{value}' has no answer_start, and occurs {times} times"):
+            read_questions(f"fi={path}")
+
+
+def test_a_name_of_another_language_is_told(tmp_path, caplog):
+    path = write_json(tmp_path / "xquad.ar.json", squad())
+    read_questions(f"ar={path}")
+    read(write_lines(tmp_path / "test-hau.jsonl", [{"text": "a", "label": "b"}]), "sequence", "ha")
+    assert not caplog.text
+    read_questions(f"sw={path}")
+    read(tmp_path / "test-hau.jsonl", "sequence", "sw")
+    assert "xquad.ar.json: read as sw, although its name says ar" in caplog.text
+    assert "test-hau.jsonl: read as sw, although its name says ha" in caplog.text
 
 
 def test_question_is_normalised_and_context_is_not(tmp_path):

@@ -318,18 +318,20 @@ class TokenEntries:
         first = single_pieces(tokenizer, [word for word, _ in words])
         second = single_pieces(tokenizer, [word for _, word in words])
         dropped: Counter[str] = Counter()
+        without: list[str] = []
         pairs: dict[tuple[int | str, int | str], None] = {}
-        for pair in zip(first, second, strict=True):
-            if "unknown" in pair:
-                dropped["unknown"] += 1
-            elif "several_pieces" in pair:
-                dropped["several_pieces"] += 1
-            elif pair[0] == pair[1]:
-                dropped["same_piece"] += 1
-            elif pair in pairs:
-                dropped["repeated"] += 1
-            else:
+        for pair, entry in zip(zip(first, second, strict=True), words, strict=True):
+            reason: str | None = next((why for why in ("unknown", "several_pieces") if why in pair), None)
+            reason = reason or ("same_piece" if pair[0] == pair[1] else "repeated" if pair in pairs else None)
+            if reason is None:
                 pairs[pair] = None
+                continue
+            dropped[reason] += 1
+            if reason in pair:
+                without.append(" / ".join(entry))
+        if without:
+            missing = f"{len(without):,} of {len(words):,}"
+            logger.warning("%s: %s entries have no one piece for each word: %s", name, missing, "; ".join(without[:3]))
         if not pairs:
             reasons = ", ".join(f"{why.replace('_', ' ')}: {count}" for why, count in sorted(dropped.items()))
             raise InputError(

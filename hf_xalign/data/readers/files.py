@@ -321,28 +321,57 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
     """Read (target word, source word) entries in MUSE's format: one on each line, English (the pivot) first.
 
     A tab or a blank separates the two words, in CSV a comma or semicolon; next to tabs, words may contain blanks
-    (Vietnamese). A header may name the languages in another order. Several translations of a word are several lines.
-    Text is NFC-normalized; empty lines, and comments (#) at the start, are skipped. A file that is named after both
-    languages in the other order gives a warning.
+    (Vietnamese). A header may name the languages in another order, among other columns; so may the names in JSON,
+    JSON Lines and Parquet. A JSON object may have words for its names, with a translation or a list of them each.
+    Elsewhere several translations of a word are several lines. Text is NFC-normalized; empty lines, and comments (#)
+    at the start, are skipped. A file that is named after other languages, or both in the other order, gives a warning.
     """
     path = Path(path)
+    forms.warn_of_name(path.name, source_lang, target_lang)
     if source_lang and forms.names_pivot_first(path.name, target_lang, source_lang):
         logger.warning("%s: its first words are read as %s, although the name says otherwise", path, target_lang)
     entries: Entries = []
-    is_turned = False
-    lines = ((row, split_cells(line)) for row, line in read_lines(path))
-    for row, cells in read_cells(path) if file_format(path) == ".csv" else lines:
-        fields = [clean_text(cell).strip(" ") for cell in cells]
+    columns: list[int] = []
+    header: list[str] = []
+    for row, cells in _dictionary_cells(path):
+        # Columns of JSON that hold no words may hold numbers and lists.
+        fields = [clean_text(cell).strip(" ") if isinstance(cell, str) else "" for cell in cells]
         if not any(fields) or (not entries and fields[0].startswith("#")):
             continue
-        if len(fields) != 2 or not all(fields):
+        is_header = not (columns or entries or any(map(str.isdecimal, fields)))
+        if is_header and (pair := forms.find_columns(tuple(fields), source_lang, target_lang)):
+            # `word` and `translation` name no language.
+            columns = [fields.index(pair.target), fields.index(pair.source)]
+            columns = columns if pair.by_language else sorted(columns)
+            header = [fields[column] for column in columns]
+            continue
+        words = [fields[column] for column in columns if column < len(fields)] if columns else fields
+        # A row of words and codes of languages is no header, and the next row repeats the codes.
+        if row == 0 or len(words) != 2 or not all(words) or words == header:
             raise InputError(
                 f"{path}, row {row}: {' '.join(fields)!r} does not have two fields. Write the pivot's word (English), "
-                "a tab and the other word."
+                "a tab and the other word, without scores and notes, as cut -f 1,2 leaves them."
             )
-        if not entries and (pair := forms.find_columns((fields[0], fields[1]), source_lang, target_lang)):
-            # `word` and `translation` name no language.
-            is_turned = pair.by_language and pair.source == fields[0]
-        else:
-            entries.append((fields[0], fields[1]))
-    return turned(entries) if is_turned else entries
+        entries.append((words[0], words[1]))
+    return entries
+
+
+def _dictionary_cells(path: Path) -> Iterator[tuple[int, Sequence[Any]]]:
+    """Yield the cells of each row; row 0 has the names of the columns of JSON and Parquet."""
+    suffix = file_format(path)
+    if suffix not in (".json", ".jsonl", ".parquet"):
+        lines = ((row, split_cells(line)) for row, line in read_lines(path))
+        yield from read_cells(path) if suffix == ".csv" else lines
+        return
+    content = load_json(path) if suffix == ".json" else []
+    if isinstance(content, dict) and not (_json_columns(content) and forms.find_columns((*content,)[:9], None, "en")):
+        for row, (word, others) in enumerate(content.items(), 1):
+            for other in others if isinstance(others, list) else [others]:
+                yield row, (word, other)
+        return
+    names: list[str] = []
+    for row, record in TABLES[suffix](path):
+        if record and not names:
+            names = list(record)
+            yield 0, names
+        yield row, list(map(record.get, names)) if record else []

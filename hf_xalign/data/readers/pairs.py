@@ -66,8 +66,8 @@ class Columns:
         inside = {*_NESTED, self._object(features, None)}
         if pair is None and not inside & {*names}:
             raise self.missing(names, name)
-        wanted = {*inside, *SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
-        return [column for column in names if column in wanted]
+        wanted = {*inside, *WORDS, *(pair or ())[:2]}
+        return [column for column in names if column in wanted or column.lower() in SAY_LANGUAGES]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
         """Make the error for columns whose names do not say which two hold the sides."""
@@ -90,12 +90,7 @@ class Columns:
         flat, pair = self.locate(record)
         if pair is None:
             raise self.missing(flat, where)
-        languages = row_languages(record, pair[:2])
-        if not languages and not pair.by_language:
-            for name in forms.OF_ROW:
-                code = find_language(record[name]) if isinstance(record.get(name), str) else None
-                if not languages and code and not same_language(code, self.target_lang):
-                    languages = {"source_lang": code}
+        languages = row_languages(record, pair, self.target_lang)
         columns = pair[:2]
         if self._is_turned(languages, where):
             languages = dict(zip(languages, reversed([*languages.values()]), strict=True))
@@ -176,14 +171,13 @@ def _say_turned(name: str) -> None:
 SAY_LANGUAGES = {*forms.DIRECTIONS, *itertools.chain(*forms.LANGUAGES.values()), *forms.OF_ROW}
 
 
-def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
+def row_languages(record: Record, pair: Pair, target_lang: str) -> Record:
     """Return the languages that a row says, as `source_lang` and `target_lang`, under whatever name it says them.
 
-    The columns of `text` hold sentences, also where their names could be those of languages.
+    The columns of `pair` hold sentences, also where their names could be those of languages.
     """
-    said = {name: record[name] for name in (SAY_LANGUAGES & record.keys()).difference(text)}
-    if not said:
-        return said
+    said = {name.lower(): value for name, value in record.items() if name not in pair[:2]}
+    said = {name: value for name, value in said.items() if name in SAY_LANGUAGES}
     for name in (*forms.DIRECTIONS, *forms.OF_ROW):
         codes = forms.split_direction(said.get(name))
         if codes and not (name in forms.OF_ROW and find_language(said[name])):  # `pt-BR` is one
@@ -195,6 +189,10 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
     for column, names in forms.LANGUAGES.items():
         if values := [said[name] for name in names if said.get(name) not in (None, "")]:
             found[column] = values[0]
+    for name in () if found or pair.by_language else forms.OF_ROW:
+        code = find_language(said[name]) if isinstance(said.get(name), str) else None
+        if code and not same_language(code, target_lang):
+            return {"source_lang": code}
     return found
 
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+from functools import cache
 from pathlib import Path
 
 import hook
@@ -49,6 +51,15 @@ TABLES = {table.name: table for table in find([], Path("runs"))}
 # Words whose values make another kind of command.
 KINDS = {"--config", "--method", "--preset", "--pooling", "--linked_tokens", "--objective", "--contrast", "--words",
          "--task", "--derive", "--center", "--whiten", "--normalization"}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _words_are_split_once():
+    """Keep the words of commands: the tests ask for the same thousands of them."""
+    split = cache(shlex.split)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shlex, "split", lambda text, **options: [*split(text, **options)])
+        yield
 
 
 def kind(command):

@@ -27,6 +27,7 @@ from hf_xalign.recipes.finetune import FinetuneArguments
 from hf_xalign.tasks import LabelSet
 from hf_xalign.trainers import ContinualConfig, PPAConfig, TaskConfig
 
+pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 RUNS = {"finetune.py": (FinetuneArguments, TaskConfig), "continual.py": (ContinualArguments, ContinualConfig)}
 OTHERS = {
@@ -126,7 +127,6 @@ def test_ppa_step(script, tmp_path):
     assert "| 1.50 | 0.50 |" in bench.head_table(turns, {"encoder": 2**30, "ours": 3 * 2**29, "plain": 2**32})
 
 
-@pytest.mark.slow
 def test_trainer_steps(script, capsys):
     small = ["--device", "cpu", "--pairs", "2", "--steps", "1", "--turns", "1"]
     script("trainer_steps").main([*small, "--trainers", "FAO cache", "MAO linear", "PPA"])

@@ -48,11 +48,14 @@ def save_adapter(adapter):
     return model
 
 
+def card_of(adapter):
+    return render_card(RECORDS["mao"]() | {"base_model": {"name": BASE, "hub_id": None}, "adapter": dict(adapter)})
+
+
 @pytest.mark.parametrize("adapter", [XALIGN, LANGUAGES, LORA], ids=["linear", "languages", "lora"])
 def test_adapter(adapter):
     made = save_adapter(adapter)
-    record = RECORDS["mao"]() | {"base_model": {"name": BASE, "hub_id": None}, "adapter": dict(adapter)}
-    card = render_card(record)
+    card = card_of(adapter)
     assert len(python_blocks(card)) == (1 if adapter is LORA else 2)
     found = execute(card)
     text = found["tokenizer"]("a sentence", return_tensors="pt")
@@ -68,12 +71,6 @@ def test_adapter(adapter):
         return
     inside = found["classifier"](**text, output_hidden_states=True).hidden_states[-1]
     assert_rounding(inside, found["vectors"], 2 * 256)  # 2 layers of products over at most 128 numbers, and norms
-    # The import that the card names is enough, before PEFT and after it, in a process that has imported neither.
-    lines = [re.search("After `(import .+?)`", card)[1], "from peft import AutoPeftModelForFeatureExtraction as A"]
-    lines = lines if adapter is XALIGN else lines[::-1]
-    lines.append(f"import sys; assert 'hf_xalign.modeling' not in sys.modules; print(A.from_pretrained({FOLDER!r}))")
-    done = subprocess.run([sys.executable, "-P", "-c", "\n".join(lines)], capture_output=True, text=True)
-    assert "XAlignModel" in done.stdout, done.stderr
     plain = AutoModel.from_pretrained(FOLDER)
     if adapter is LANGUAGES:
         set_language(plain, "bn")
@@ -85,6 +82,17 @@ def test_adapter(adapter):
         with pytest.raises(InputError, match=r"set_language\(model"):
             found["model"](**text)
     assert torch.equal(plain(**text).last_hidden_state, found["vectors"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["the module", "PEFT"])
+def test_the_import_that_the_card_names_is_enough(first):
+    save_adapter(XALIGN)
+    named = re.search("After `(import .+?)`", card_of(XALIGN))[1]
+    lines = [named, "from peft import AutoPeftModelForFeatureExtraction as A"][:: 1 if first == "the module" else -1]
+    lines.append(f"import sys; assert 'hf_xalign.modeling' not in sys.modules; print(A.from_pretrained({FOLDER!r}))")
+    done = subprocess.run([sys.executable, "-P", "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert "XAlignModel" in done.stdout, done.stderr
 
 
 def test_adapter_of_the_builtin_encoder(monkeypatch):

@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.launch import slow
 from support.recipe import command, on_files, output_of, record_of
 
 from hf_xalign.cli.main import main as cli
@@ -39,7 +40,7 @@ def weights(folder):
     return load_file(next(folder.glob("*model.safetensors")))
 
 
-@pytest.mark.parametrize("recipe", OPTIONS)
+@pytest.mark.parametrize("recipe", [fao, *slow([mao, ppa])])
 def test_a_seed_is_the_run_of_that_seed(files, run_of, tmp_path, recipe):
     printed, folder = run_of(recipe)
     table = printed.rpartition("\n\n")[0].rpartition("\n\n")[2]

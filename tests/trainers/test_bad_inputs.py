@@ -11,6 +11,7 @@ from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, mao, ppa
 from support.families import NEWER, save_base
 from support.fao import searcher
+from support.launch import slow
 from support.refusals import assert_refused, calls
 from support.text import bitext
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
@@ -333,7 +334,9 @@ RESUMED = {
 }
 
 
-@pytest.mark.parametrize("room", RESUMED, ids=lambda room: room.__name__.rpartition(".")[2])
+@pytest.mark.parametrize(
+    "room", [fao, ppa, *slow([mao, align_mlm, continual])], ids=lambda room: room.__name__.rpartition(".")[2]
+)
 def test_what_a_resumed_run_cannot_change(room, tmp_path):
     room.make(tmp_path, **EACH_STEP).train()
 

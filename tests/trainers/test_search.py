@@ -41,6 +41,7 @@ def run_trial(tmp_path, trial):
     return json.loads(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.slow
 def test_a_trial_is_the_recipe_with_its_settings(tmp_path):
     trial = {name: p["values"][-1] if "values" in p else p["max"] for name, p in SWEEP["parameters"].items()}
     train, method, *options = run_trial(tmp_path, trial)
@@ -136,6 +137,7 @@ def test_hopeless_and_broken_trials_do_not_end_the_search(optuna, tmp_path, monk
     assert best.run_id == "2"
 
 
+@pytest.mark.slow
 def test_each_trial_is_a_run_of_its_own_in_the_trackers(optuna, tmp_path, tmp_path_factory):
     pytest.importorskip("wandb")
     _, runs = trackio_runs(tmp_path_factory)

@@ -11,6 +11,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, ppa
 from support.families import CONFIGS
+from support.launch import slow
 from support.refusals import assert_refused
 from support.runs import make
 from support.tiny import make_encoder, make_links, make_tokenizer
@@ -73,7 +74,7 @@ def test_what_a_method_does_not_read_is_refused(kind, settings, tmp_path):
         config(kind, tmp_path, **settings)
 
 
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", [*(name for name in TRIED if name != "torch_compile"), *slow(["torch_compile"])])
 def test_what_works(name, tmp_path):
     trainer = fao.make(tmp_path, pairs=8, **{"max_steps": 2, "warmup_steps": 0.0, **TRIED[name]})
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
@@ -216,7 +217,7 @@ def test_a_given_optimizer_holds_all_that_is_trained(tmp_path):
     assert sum(len(g["params"]) for g in groups) == sum(p.requires_grad for p in made.model.parameters())
 
 
-@pytest.mark.parametrize("method", ["fao", "mao", "task"])
+@pytest.mark.parametrize("method", ["fao", *slow(["mao", "task"])])
 def test_weights_alone_are_not_resumed(method, tmp_path):
     made = partial(make, tmp_path, method, count=8, **EACH_STEP, max_steps=2)
     made(save_only_model=True).train()

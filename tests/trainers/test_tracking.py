@@ -7,12 +7,9 @@ import socket
 import pytest
 from support.card import make_record
 from support.fao import searcher
-from support.recipe import command, make_files
 from support.tiny import make_encoder, make_links
 from support.trackers import offline, read_runs, trackio_runs
 
-from hf_xalign.recipes import fao
-from hf_xalign.record import read_record
 from hf_xalign.trainers.base.tracking import finish_run, track_record
 
 SECRET = "hf_" + "x" * 30
@@ -84,17 +81,6 @@ def test_too_few_links_for_histograms_do_not_end_a_run(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "hf_xalign"):
         trainer.train()
     assert "no histograms of distances: de: distances: 1 of 1 sentence pairs" in caplog.text
-
-
-def test_a_recipe_gives_its_record(tmp_path):
-    wandb = pytest.importorskip("wandb")
-    with offline(tmp_path):
-        fao.main(command(make_files(tmp_path), "--report_to", "wandb", "--eval_strategy", "epoch"))
-        wandb.finish()
-    [read] = read_runs(tmp_path)
-    record = read_record(tmp_path / "out")
-    assert read.summary["record"]["drift"] == record["drift"]
-    assert read.config["record"]["versions"] == record["versions"]
 
 
 def test_trackio_gets_the_same_curves_without_a_network(tmp_path, tmp_path_factory, monkeypatch):

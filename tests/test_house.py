@@ -34,15 +34,15 @@ CAPS = {
     "mapping": (1544, 18),
     "metrics": (488, 2),
     "model_cards": (554, 0),
-    "modeling": (4697, 74),
+    "modeling": (4695, 74),
     "objectives": (1234, 11),
     "prepare": (936, 3),
-    "recipes": (2491, 30),
+    "recipes": (2480, 30),
     "report": (448, 2),
     "search": (610, 5),
     "statistics": (728, 10),
-    "tasks": (2806, 51),
-    "trainers": (6791, 84),
+    "tasks": (2807, 51),
+    "trainers": (6769, 83),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -84,9 +84,9 @@ class AlignMLMConfig(AlignmentConfig):
         """True if the encoder reads the language of each token, as in XLM and DICT-MLM."""
         return self.objective in ("xlm", "dict_mlm")
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings cannot train."""
-        yield from super().faults(model, tokenizer)
+        yield from super().faults(model, tokenizer, loss)
         check_bare(model, "this method")
         if self.has_language_embeddings and language_ids(model.config) is None:
             yield (

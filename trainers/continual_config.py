@@ -90,9 +90,9 @@ class ContinualConfig(TaskConfig):
     cache_reference: bool = own(False, "Compute f0 once into a memory-mapped file, instead of in each step.", "Model")
     max_pair_length: int = own(128, "Maximum tokens per sentence of a pair.", "Data", least=3)
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
         """Yield what is wrong with a model or a tokenizer that these settings cannot train."""
-        yield from super().faults(model, tokenizer)
+        yield from super().faults(model, tokenizer, loss)
         layer_index(self.layers, model.config.num_hidden_layers)
         if find_top(model) is not None:
             yield (

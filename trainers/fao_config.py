@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import check, excludes
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.base.fsdp import wants_sharding
 from hf_xalign.trainers.base.trainer_config import Preset, by_preset, own
 from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
@@ -112,9 +113,9 @@ class FAOConfig(WordAlignmentConfig):
     dropout: bool = by_preset("Use dropout in the tuned model.", "Model")
     start_share: float = by_preset("Share of weights before training in a final average.", "Model", least=0, most=1)
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings cannot train."""
-        yield from super().faults(model, tokenizer)
+        yield from super().faults(model, tokenizer, loss)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         if self.start_share and (reason := self.keeps_no_average(model)):
             check(self, inherited={"start_share": excludes(f"{reason}. Remove it.")})

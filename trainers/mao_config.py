@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import GIVEN, check_choice, excludes, needs
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.base.trainer_config import PARTS, Preset, by_preset, own
 from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
 
@@ -175,9 +176,9 @@ class MAOConfig(WordAlignmentConfig):
         check_choice(("links", "words", "sum"), reduction=self.reduction)
         self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings or the module do not fit."""
-        yield from super().faults(model, tokenizer)
+        yield from super().faults(model, tokenizer, loss)
         if not hasattr(model, "peft_config"):
             return
         if not any(parameter.requires_grad for parameter in model.parameters()):

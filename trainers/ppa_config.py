@@ -101,9 +101,9 @@ class PPAConfig(AlignmentConfig):
     max_tokens: int = by_preset("Drop pairs if both sides together have more tokens.", "Data")
     draw: Draw = by_preset(DRAW, "Data")
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
         """Yield what is wrong with an encoder, a tokenizer or a batch that these settings cannot train."""
-        yield from super().faults(model, tokenizer)
+        yield from super().faults(model, tokenizer, loss)
         if not hasattr(model, "peft_config"):
             check_bare(model, "this method")
         refuse_language_embeddings(model, "PPA")
@@ -114,9 +114,6 @@ class PPAConfig(AlignmentConfig):
                 f"max_tokens={self.max_tokens}: a pair has up to {longest} tokens with its special ones, and "
                 f"{type(model).__name__} takes {limit}: set max_tokens to {limit - specials} or less"
             )
-
-    def lacking(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
-        """Yield what the terms of a loss need and a model, a tokenizer or the queue lacks."""
         if loss.reads("masked") and hasattr(model, "peft_config"):
             yield (
                 "words: an adapter is saved without the MLM head that masked tokens train. Set words=none for a "

@@ -120,14 +120,14 @@ class TaskConfig(AlignmentConfig):
         self.preset = self.preset or ("rotate" if self.head == "tagger" else "default")
         super().__post_init__()
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
         """Yield what is wrong with a model or a tokenizer that these settings cannot train."""
         if (self.head == "tagger") != isinstance(model, BiLSTMCRFForTokenClassification):
             yield (
                 f"head={self.head} does not fit a {type(model).__name__}. Load a tagger by "
                 "hf_xalign.tasks.load_tagger, and other models by load_task_model."
             )
-        yield from super().faults(model, tokenizer)
+        yield from super().faults(model, tokenizer, loss)
         if self.keep_aligned and isinstance(model, PeftModel):
             yield "keep_aligned=true: the factors of adapters cannot be averaged. Remove it."
         limit = position_limit(model.config)

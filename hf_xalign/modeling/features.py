@@ -27,7 +27,7 @@ from datasets import Dataset
 from datasets.fingerprint import Hasher
 from transformers import PretrainedConfig, PreTrainedModel
 
-from hf_xalign.cache import cache_dir, disk_errors, locked, map_rows, replacing, write_text
+from hf_xalign.cache import cache_dir, digest, disk_errors, locked, map_rows, replacing, write_text
 from hf_xalign.data.batches.pairs import SIDES, CachedVectors, LinkedTokens, Pooling, Side, ranges, word_token_index
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -301,10 +301,7 @@ def cache_features(
         "dtype": str(dtype).removeprefix("torch."),
         "autocast": None if autocast is None else str(autocast).removeprefix("torch."),
     }
-    if folder is None:
-        key = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16).hexdigest()
-        folder = cache_dir("features", key)
-    folder = Path(folder)
+    folder = Path(cache_dir("features", digest(identity)) if folder is None else folder)
     folder.mkdir(parents=True, exist_ok=True)
     dim = model.config.hidden_size
     words = CachedVectors(folder / "vectors.bin", (int(plan.row_offsets[-1]), len(layers), dim), dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,10 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from hf_xalign.checks import check_distinct
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import same_language
+
+# It imports this module.
+if TYPE_CHECKING:
+    from hf_xalign.modeling.xalign.top import TopLayer
 
 EMBEDDINGS = "the encoder has language embeddings"
 
@@ -97,22 +101,6 @@ Language = str | Sequence[str] | Tensor
 """One code for all rows, one code for each row, or int64 ids (rows,)."""
 
 
-class LanguageAware:
-    """Base class of modules that can have one map per language, which [`set_language`] selects."""
-
-    _language: str | None = None
-
-    # Language ids of each active set of maps; empty without any.
-    language_maps: list[dict[str, int]]
-
-    def set_language(self, language: str | None) -> None:
-        """Set the language of the text that follows; see [`set_language`]."""
-        if language is not None:
-            for ids in self.language_maps:
-                language_number(language, ids, f"this {type(self).__name__} has maps")
-        self._language = language
-
-
 def set_language(model: nn.Module, language: str | None) -> None:
     """Set the language of the text that follows, for a model with one map per language.
 
@@ -167,8 +155,8 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
                 module._language = old
 
 
-def _modules_with_maps(model: nn.Module) -> list[LanguageAware]:
-    return [module for module in model.modules() if isinstance(module, LanguageAware) and module.language_maps]
+def _modules_with_maps(model: nn.Module) -> list[TopLayer]:
+    return cast("list[TopLayer]", [module for module in model.modules() if getattr(module, "language_maps", None)])
 
 
 def language_number(language: str, ids: Mapping[str, int], what: str) -> int:

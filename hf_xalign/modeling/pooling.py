@@ -64,6 +64,11 @@ def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: 
     return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
 
 
+def pool_means(states: Sequence[torch.Tensor], attention_mask: torch.Tensor) -> torch.Tensor:
+    """Return the mean token of each sentence in several layers, (rows, layers, dim), as [`pool_sentences`] does."""
+    return torch.stack([pool_sentences(hidden, attention_mask, "mean") for hidden in states], dim=1)
+
+
 def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
     """Convert layer numbers to positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last)."""
     index = [layer if layer >= 0 else num_layers + 1 + layer for layer in layers]

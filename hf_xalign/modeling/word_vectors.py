@@ -23,7 +23,7 @@ from hf_xalign.data.encoding import check_embeddings, position_limit, tokenize_w
 from hf_xalign.distributed import is_sharded
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
+from hf_xalign.modeling.pooling import layer_index, pool_means, pool_words
 from hf_xalign.modeling.xalign.config import modules_of
 from hf_xalign.modeling.xalign.top import TopLayer
 
@@ -280,8 +280,8 @@ def extract_pooled(
     extra = padded_spans if word_view else None
     for rows, mask, states in hidden_batches(model, input_ids, tokenizer.pad_token_id, index, extra=extra, **options):
         if means is not None:
-            pooled_rows = torch.stack([pool_sentences(hidden, mask, "mean") for hidden in states], dim=1).float().cpu()
-            means |= {sentence_key(input_ids[row]): mean for row, mean in zip(rows, pooled_rows, strict=True)}
+            for row, mean in zip(rows, pool_means(states, mask).float().cpu(), strict=True):
+                means[sentence_key(input_ids[row])] = mean
         words = ranges(offsets[rows], counts[rows])
         batch_rows = np.repeat(np.arange(len(rows)), counts[rows])[present[words]]
         words = words[present[words]]

@@ -21,9 +21,10 @@ from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.readers.files import Record
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained, suggestion
-from hf_xalign.modeling.languages import EMBEDDINGS, LanguageAware, language_ids, language_number
+from hf_xalign.modeling.languages import EMBEDDINGS, language_ids, language_number
 from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.modeling.xalign.config import modules_of
+from hf_xalign.modeling.xalign.top import TopLayer
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 
@@ -46,7 +47,7 @@ class LanguageInputs:
     def of(cls, model: PreTrainedModel) -> LanguageInputs:
         """Read the language inputs from a task model."""
         maps: list[Mapping[str, int]] = []
-        for module in modules_of(model, LanguageAware):
+        for module in modules_of(model, TopLayer):
             maps += module.language_maps
         embeddings = language_ids(model.config)
         segments = embeddings is None and getattr(model.config, "type_vocab_size", 0) > 1

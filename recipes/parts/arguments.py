@@ -59,8 +59,14 @@ class ParallelText(PairColumns):
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None, least=1)
 
     def check_files(self) -> None:
-        """Refuse files that are not there."""
-        check_files([*self.train_data, *([] if getattr(self, "eval_links", None) else self.eval_data)])
+        """Refuse files and folders that are not there, also those of the fields of subclasses."""
+        given = vars(self)
+        check_models([given.get("model_name_or_path")])
+        links = given.get("eval_links")
+        check_files([*self.train_data, *([links] if links else self.eval_data)])
+        kind, _, path = given.get("aligner", "").partition(":")
+        if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
+            check_files([path])
 
 
 @dataclass
@@ -95,11 +101,6 @@ class TextArguments(ParallelText):
     )
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
 
-    def check_files(self) -> None:
-        """Refuse files and folders that are not there."""
-        super().check_files()
-        check_models([self.model_name_or_path])
-
 
 @dataclass
 class DataArguments(TextArguments):
@@ -123,14 +124,6 @@ class DataArguments(TextArguments):
         "Also score by these protocols: mao (as published), or identical, specials, legacy, cosine, joined by +.",
         [],
     )
-
-    def check_files(self) -> None:
-        """Refuse files that are not there."""
-        super().check_files()
-        check_files(filter(None, [self.eval_links]))
-        kind, _, path = self.aligner.partition(":")
-        if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
-            check_files([path])
 
 
 @dataclass

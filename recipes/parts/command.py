@@ -39,12 +39,10 @@ def status(main: Callable[[], None], when_interrupted: str | None = None) -> int
         if cause is None:
             raise
         place, reason = getattr(cause, "filename", None), getattr(cause, "strerror", None)
-        code, message = (
-            1,
-            (
-                f"error: {place or 'the disk'}: {reason or cause}: partial files are ignored; make room, "
-                "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again"
-            ),
+        code = 1
+        message = (
+            f"error: {place or 'the disk'}: {reason or cause}: partial files are ignored; make room, "
+            "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again"
         )
     except KeyboardInterrupt:
         # One process speaks: the others know of no checkpoint.

@@ -13,9 +13,8 @@ from transformers import set_seed
 from hf_xalign.cache import hold_folder
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
-from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.recipes.parts.command import settle_cpu
-from hf_xalign.record import Record, base_entry
+from hf_xalign.record import Record
 from hf_xalign.tables import format_table
 from hf_xalign.tasks.results import format_scores
 from hf_xalign.trainers.base import search
@@ -43,10 +42,9 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)
     set_seed(args.seed)
-    # Before the text is read and linked, which may take long. The card of a pushed run names the base model.
-    if args.push_to_hub and base_model:
-        check_recorded_base({"base_model": base_entry(base_model)}, "push_to_hub: the base model")
-    check_push(args)
+    # Before the text is read and linked, which may take long.
+    if args.push_to_hub:
+        check_push(args, [base_model] if base_model else [])
 
 
 def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig) -> Text:

@@ -18,6 +18,7 @@ from peft import PeftModel
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from hf_xalign.cache import open_mark
+from hf_xalign.checks import show
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.config import SKETCH, same_base
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
@@ -181,7 +182,7 @@ def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
             continue
         # The best score so far is of the checkpoint's metric.
         if name not in _OF_BEST or there[name] is not None:
-            differences.append(f"{name} is {_shown(there[name])} there and {_shown(here[name])} here")
+            differences.append(f"{name} is {show(there[name])} there and {show(here[name])} here")
     # Each process has saved its random state.
     processes = max(1, len(list(checkpoint.glob("rng_state_*.pth"))))
     rows_there, rows_here = (
@@ -200,10 +201,6 @@ def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
             f"{'; '.join(differences[:_SHOWN])}"
             f"{rest}. Give the checkpoint's values, or start over with the new ones in another output_dir"
         )
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def signs_of_run(output_dir: str | os.PathLike) -> list[str]:

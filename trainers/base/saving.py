@@ -30,12 +30,13 @@ from hf_xalign import hub
 from hf_xalign.cache import disk_errors, follow_umask, hold_folder, write_mark, write_text
 from hf_xalign.distributed import own_storage, shard_like
 from hf_xalign.errors import InputError, explained
+from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.hub.upload import check_login
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
 from hf_xalign.modeling.export import LENGTH_FILE, read_length
 from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH
-from hf_xalign.record import FILENAME, phase
+from hf_xalign.record import FILENAME, base_entry, phase
 from hf_xalign.trainers.base import checkpoints, fsdp
 from hf_xalign.trainers.base.callbacks import stop_if_not_finite
 from hf_xalign.trainers.base.opening import sketch_of_base
@@ -60,9 +61,11 @@ def _changed(args: AlignmentConfig, **settings: object) -> Iterator[None]:
         vars(args).update(before)
 
 
-def check_push(args: AlignmentConfig) -> None:
-    """Raise an InputError, before anything is computed, if `push_to_hub=True` cannot reach the Hub or log in there."""
-    if args.push_to_hub and args.process_index == 0:
+def check_push(args: AlignmentConfig, bases: Iterable[str | None]) -> None:
+    """Raise an InputError, before anything is computed, if no push can log in, or its card name the base models."""
+    for base in bases:
+        check_recorded_base({"base_model": base_entry(base or "")}, "push_to_hub: the base model")
+    if args.process_index == 0:
         with explained("push_to_hub=true"):
             check_login(args.hub_model_id or Path(args.output_dir).absolute().name, args.hub_token)
 

@@ -28,11 +28,9 @@ from hf_xalign.data.batches.sampling import PairedSampler, PairSampler, lengths_
 from hf_xalign.data.encoding import check_pieces, set_prompt
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Protocol
-from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.modeling.checkpoint import HEAD_NAME, load_encoder
 from hf_xalign.modeling.freezing import find_switches, note_switched, switch_back
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
-from hf_xalign.record import base_entry
 from hf_xalign.trainers.base import checkpoints, fsdp, opening
 from hf_xalign.trainers.base.callbacks import AverageAtEnd, StepEnd, StepStart
 from hf_xalign.trainers.base.probes import Probe
@@ -172,10 +170,8 @@ class AlignmentTrainer(ScoringTrainer):
         if isinstance(given, str):
             checkpoints.check_output_dir(args)
         if args.push_to_hub:
-            for config in getattr(model, "peft_config", {}).values():
-                base = base_entry(config.base_model_name_or_path or "")
-                check_recorded_base({"base_model": base}, "push_to_hub: the base model")
-            check_push(args)
+            adapters = getattr(model, "peft_config", {})
+            check_push(args, [config.base_model_name_or_path for config in adapters.values()])
         if self.trains_encoder:
             opening.check_precision(model)
         if prompt := getattr(args, "prompt", None):

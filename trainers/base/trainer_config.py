@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -267,12 +266,12 @@ class AlignmentConfig(TrainingArguments):
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
     ) -> None:
         """Raise an InputError for a model or a tokenizer that these settings, or this objective, cannot train."""
-        of_loss = self.lacking(model, tokenizer, objective or self.loss) if self.LOSS else ()
-        for fault in chain(self.faults(model, tokenizer), of_loss):
+        loss = objective or (self.loss if self.LOSS else None)
+        for fault in self.faults(model, tokenizer, cast(Objective, loss)):
             raise InputError(fault)
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
-        """Yield what is wrong with a model or a tokenizer that these settings cannot train."""
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
+        """Yield what is wrong with a model or tokenizer that these settings, or the terms of `loss`, cannot train."""
         if self.n_gpu > 1:
             yield (
                 f"this process sees {self.n_gpu} GPUs. Start one process per GPU with `accelerate launch`, or select "
@@ -281,10 +280,6 @@ class AlignmentConfig(TrainingArguments):
         if tokenizer.pad_token_id is None:
             yield "the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens."
         check_embeddings(model, tokenizer)
-
-    def lacking(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
-        """Yield what the terms of a loss need and a model or a tokenizer lacks."""
-        yield from ()
 
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, by default that of these settings, as plain text."""

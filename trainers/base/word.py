@@ -34,7 +34,7 @@ from hf_xalign.modeling.features import FrozenStates, Start, cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.packing import encode_batch
-from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
+from hf_xalign.modeling.pooling import layer_index, pool_means, pool_words
 from hf_xalign.modeling.word_vectors import evaluating, select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
@@ -75,9 +75,7 @@ def probe(model: PreTrainedModel) -> torch.Tensor:
 
 def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
     """Add the column `teacher` to pairs, float32 (size,): the teacher's last-layer vectors of the pivot sentences."""
-    column = next((name for name in ("target", "target_words") if name in pairs.column_names), None)
-    if column is None:
-        raise InputError(f"teacher={term.teacher} reads text. Give pairs with a column target or target_words.")
+    column = "target" if "target" in pairs.column_names else "target_words"
     model, tokenizer = load_encoder(cast(str, term.teacher))
 
     def encode(rows: dict[str, list]) -> dict[str, np.ndarray]:
@@ -340,12 +338,12 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     def _vectors(self, model: nn.Module, inputs: Batch) -> Computed:
         """Compute f of the words, (words, layers, dim), and of sentences, in one forward over both sides."""
-        output = self._forward(model, inputs["input_ids"], inputs["attention_mask"])
+        states, output = self._states(model, inputs["input_ids"], inputs["attention_mask"])
         computed = {}
         if self.objective.reads("links", "words", "f0"):
-            computed["words"] = self._pool(output, inputs, "token")
+            computed["words"] = pool_layers(states, inputs, "token")
         if self.objective.reads("sentences"):
-            computed["sentences"] = self._sentences(output, inputs["attention_mask"])
+            computed["sentences"] = pool_means(states, inputs["attention_mask"])
         return computed, output
 
     def _frozen_vectors(self, model: nn.Module, inputs: Batch) -> Batch:
@@ -355,18 +353,13 @@ class WordAlignmentTrainer(AlignmentTrainer):
             return computed
         with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
             if not self.objective.reads("sentences0"):
-                output = self._forward(encoder, inputs["kept_ids"], inputs["kept_mask"])
-                return {"f0": self._pool(output, inputs, "kept")}
-            output = self._forward(encoder, inputs["input_ids"], inputs["attention_mask"])
-            computed["sentences0"] = self._sentences(output, inputs["attention_mask"])
+                states, _ = self._states(encoder, inputs["kept_ids"], inputs["kept_mask"])
+                return {"f0": pool_layers(states, inputs, "kept")}
+            states, _ = self._states(encoder, inputs["input_ids"], inputs["attention_mask"])
+            computed["sentences0"] = pool_means(states, inputs["attention_mask"])
             if self.objective.reads("f0"):
-                computed["f0"] = self._pool(output, inputs, "token")[inputs["kept_words"]]
+                computed["f0"] = pool_layers(states, inputs, "token")[inputs["kept_words"]]
             return computed
-
-    def _sentences(self, output: BaseModelOutput, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Return the mean of each sentence's token vectors, (sentences, layers, dim)."""
-        states = select_layers(output, self.layers, self._depth())
-        return torch.stack([pool_sentences(hidden, attention_mask, "mean") for hidden in states], dim=1)
 
     @contextlib.contextmanager
     def _frozen_encoder(self, model: nn.Module) -> Iterator[nn.Module]:
@@ -378,12 +371,15 @@ class WordAlignmentTrainer(AlignmentTrainer):
         with encoder.disable_adapter(), evaluating(encoder):
             yield encoder
 
-    def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> BaseModelOutput:
+    def _states(
+        self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> tuple[list[torch.Tensor], BaseModelOutput]:
+        """Return the states of `layers`, each (rows, width, dim), and the encoder's output."""
         # The backward pass of a checkpointed layer runs its forward again, outside this block.
         reruns_layers = self.args.gradient_checkpointing or self.args.torch_compile
-        encoder = self.accelerator.unwrap_model(model)
-        with stopped_at(encoder, self._depth() if reruns_layers else max(self.layers)):
-            return encode_batch(
+        encoder, depth = self.accelerator.unwrap_model(model), self.model.config.num_hidden_layers
+        with stopped_at(encoder, depth if reruns_layers else max(self.layers)):
+            output = encode_batch(
                 model,
                 encoder,
                 input_ids,
@@ -393,9 +389,4 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 reruns=reruns_layers,
                 frozen=self.frozen_states,
             )
-
-    def _pool(self, output: BaseModelOutput, inputs: Batch, name: str) -> torch.Tensor:
-        return pool_layers(select_layers(output, self.layers, self._depth()), inputs, name)
-
-    def _depth(self) -> int:
-        return self.model.config.num_hidden_layers
+        return select_layers(output, self.layers, depth), output

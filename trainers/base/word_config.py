@@ -182,16 +182,13 @@ class WordAlignmentConfig(AlignmentConfig):
             )
         check_models([self.teacher])
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings, or this objective, cannot train."""
         word_tokenizer(tokenizer)
-        yield from super().faults(model, tokenizer)
+        yield from super().faults(model, tokenizer, loss)
         if not hasattr(model, "peft_config"):
             check_bare(model, "this method")
         refuse_language_embeddings(model, "alignment by word links")
-
-    def lacking(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
-        """Yield what is wrong if the tokenizer lacks the special tokens that are linked or regularized."""
         before, after = special_frame(tokenizer)
         both, linked = loss.kept_words == "all_specials", self.linked_tokens
         missing = [] if before or (linked == "words" and not both) else ["first"]

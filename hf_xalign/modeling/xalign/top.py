@@ -11,7 +11,7 @@ from torch import nn
 from transformers.utils import ModelOutput
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.languages import Language, LanguageAware, row_numbers
+from hf_xalign.modeling.languages import Language, language_number, row_numbers
 from hf_xalign.modeling.pooling import pool_spans
 from hf_xalign.modeling.xalign.config import XAlignConfig
 
@@ -213,7 +213,7 @@ class TransformerTop(nn.Module):
         return mapped if self.gate is None else vectors + self.gate * (mapped - vectors)
 
 
-class TopLayer(XAlignLayer, LanguageAware):
+class TopLayer(XAlignLayer):
     """The module on top, which a hook on the stack of layers calls before pooler and task head.
 
     With `top=None` the layer has no module and only pools words.
@@ -227,6 +227,7 @@ class TopLayer(XAlignLayer, LanguageAware):
         self._configs: dict[str, XAlignConfig] = {}
         self._call: dict[str, Any] = {}
         self.handed_on: Language | None = None  # `language=` of a call of the task model
+        self._language: str | None = None
         # In a tuple, because as a child it would give the encoder's weights second names.
         self._stack = (stack,)
         self.handles = [
@@ -253,8 +254,15 @@ class TopLayer(XAlignLayer, LanguageAware):
         self._configs.pop(adapter_name, None)
         super().delete_adapter(adapter_name)
 
+    def set_language(self, language: str | None) -> None:
+        """Set the language of the text that follows; see [`hf_xalign.modeling.set_language`]."""
+        if language is not None:
+            for ids in self.language_maps:
+                language_number(language, ids, f"this {type(self).__name__} has maps")
+        self._language = language
+
     @property
-    def language_maps(self) -> list[dict[str, int]]:  # type: ignore[override]
+    def language_maps(self) -> list[dict[str, int]]:
         """Language ids of each active module with one map per language."""
         return [language_numbers(config) for config in self._active_configs() if config.languages]
 

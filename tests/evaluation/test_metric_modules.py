@@ -12,7 +12,6 @@ from packaging.requirements import Requirement
 
 import hf_xalign.metrics
 from hf_xalign._version import __version__
-from hf_xalign.errors import InputError
 from hf_xalign.evaluation.transfer import transfer_gap
 from hf_xalign.metrics.app import make_app
 from hf_xalign.metrics.space import metric_space
@@ -50,12 +49,6 @@ def test_a_folder_is_a_whole_space():
         [line] = (FOLDER / name / "requirements.txt").read_text().splitlines()
         requirement = Requirement(line)
         assert requirement.name == "hf_xalign" and requirement.specifier.contains(__version__, prereleases=True)
-
-
-def test_an_app_without_gradio_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(InputError, match=r"hf_xalign\[app\]"):
-        make_app("span_f1")
 
 
 def test_an_app_is_the_metrics_own_and_answers_after_a_refusal(gradio, monkeypatch):

@@ -15,11 +15,9 @@ from support.refusals import assert_refused
 from support.tiny import SENTENCES, make_encoder, make_tokenizer
 
 import hf_xalign
-from hf_xalign.data.encoding import prompt_of, set_prompt
 from hf_xalign.errors import InputError
 from hf_xalign.links import Linking, linking
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.export import save_sentence_transformer
 
 
 @pytest.fixture(autouse=True)
@@ -146,13 +144,6 @@ def test_a_killed_run_of_an_adapter_is_resumed_with_the_default_settings():
     same_bits(tensors(first.model), tensors(resumed.model))
 
 
-def test_the_default_prompt_of_a_sentence_transformers_folder_is_trained_with(tmp_path):
-    folder = save_sentence_transformer(make_encoder(), set_prompt(make_tokenizer(), "the "), tmp_path / "st")
-    args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
-    trainer = hf_xalign.FAOTrainer(str(folder), args, train_dataset=pairs())
-    assert prompt_of(trainer.processing_class) == "the "
-
-
 def test_adapters_that_do_not_train_the_encoder():
     args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
     with pytest.raises(InputError, match="task_type=SEQ_CLS is for a model with a head"):
@@ -171,12 +162,3 @@ def test_python_says_what_it_reads_and_takes_one_layer_as_a_list(monkeypatch, ca
     trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs(), linking=Linking(max_pairs=4))
     assert "text     de-en: " in caplog.text and "first " in caplog.text
     assert sum(counts["pairs"] for counts in trainer.link_counts.values()) == 4
-
-
-def test_a_largest_number_of_pairs_is_of_each_source():
-    for language in ("de", "nl"):
-        pairs().select_columns(["source", "target"]).to_json(f"{language}.jsonl")
-    text = hf_xalign.load_parallel(["de=de.jsonl", "nl=nl.jsonl"])
-    args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
-    trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=text, linking=Linking(max_pairs=4))
-    assert {pair: counts["pairs"] for pair, counts in trainer.link_counts.items()} == {"de-en": 4, "nl-en": 4}

@@ -62,9 +62,3 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before(run, tmp_path):
     again.train(resume_from_checkpoint=True)
     assert all((again.model.state_dict()[name] == tensor).all() for name, tensor in before.items())
     assert checkpoints.find_damage(named) is None
-
-
-def test_a_finished_run_is_resumed_without_another_step(run):
-    trainer = fao.make(run, pairs=8, save_strategy="steps", save_steps=1, max_steps=2)
-    assert trainer.train(resume_from_checkpoint=True).global_step == 2
-    assert not (run / "checkpoint-3").exists()

@@ -157,16 +157,6 @@ def test_terms_are_means_over_steps(tmp_path):
     assert rows.shape == (6, 3) and rows[-1].min() > 0
 
 
-def test_training_again_and_resuming_from_a_checkpoint_by_its_path(tmp_path):
-    trainer = make(tmp_path / "run", save_strategy="steps", save_steps=2)
-    trainer.train()
-    trainer.train()
-    assert trainer.state.global_step == 6
-    trainer = make(tmp_path / "other")
-    trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-4"))
-    assert trainer.state.global_step == 6 and trainer.state.log_history[-2]["step"] > 4
-
-
 def test_a_second_trainer_finds_the_model_as_the_first_was_given_it(tmp_path):
     model = make_encoder(layers=3, dropout=0.25)
     model.encoder.layer[0].output.requires_grad_(False)

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1538, 20),
     "core": (2796, 54),
-    "data": (6953, 127),
+    "data": (6955, 127),
     "evaluation": (1963, 17),
     "explore": (290, 3),
     "hub": (345, 10),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (448, 2),
     "search": (610, 5),
     "statistics": (728, 10),
-    "tasks": (2807, 51),
+    "tasks": (2805, 51),
     "trainers": (6769, 83),
 }
 

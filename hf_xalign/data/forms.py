@@ -62,16 +62,19 @@ _TALK = re.compile(
 NUMBERED = re.compile(r"(?:\d+\|)+|[^\s|]*\d[^\s|]*\t")
 # What tools leave in text: ends of words or pieces (subword-nmt, SentencePiece, OpenNMT), escapes of Moses and HTML.
 _MARKS = {
-    "full of markup, as {!r} shows. Export or save it as plain text": ("<br", "<div", "<span"),
-    "cut into subwords, which {!r} marks. Put them together as the tool that cut them does": ("@@ ", "▁", "￭"),
-    "escaped, as {!r} shows. Apply Python's html.unescape": ("&apos;", "&quot;", "&amp;", "&lt;", "&#", "&nbsp;"),
+    # Also lines of XML, such as OSIS and USX have.
+    "full of markup, as {!r} shows. Export or save it as plain text": re.compile(
+        r"<br|<div|<span|^<[?!/]?\w+(?=.*>$)"
+    ),
+    "cut into subwords, which {!r} marks. Put them together as the tool that cut them does": re.compile("@@ |▁|￭"),
+    "escaped, as {!r} shows. Apply Python's html.unescape": re.compile("&(?:apos;|quot;|amp;|lt;|#|nbsp;)"),
 }
 _TITLE = re.compile(r"<(title|description|s)>(?P<text>.*)</\1>")
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL, in lower case.
-_LANGS = ("_lang", "lang", "_language", "language")
+_LANGS = ("_lang", "lang", "_language", "language", "_locale", "locale", "_code", "_lang_code", "_language_code")
 LANGUAGES = {
-    "source_lang": (*map("".join, itertools.product(("source", "src"), _LANGS)), "lang1", "sl"),
-    "target_lang": (*map("".join, itertools.product(("target", "tgt", "trg"), _LANGS)), "lang2", "tl"),
+    "source_lang": (*map("".join, itertools.product(("source", "src"), _LANGS)), "lang1", "l1", "sl"),
+    "target_lang": (*map("".join, itertools.product(("target", "tgt", "trg"), _LANGS)), "lang2", "l2", "tl"),
 }
 # `en-de_DE` in WMT24++
 DIRECTIONS = ("lp", "pair", "langpair", "lang_pair", "language_pair", "langs", "direction", "translation_direction")
@@ -80,10 +83,10 @@ _ALONE = {"utt", "utterance", "verse", "content", "value", "line"}
 # Columns by which two files of one language each are joined.
 IDS = {"id", "idx", "uid", "guid", "key", "uniq_id", "sent_id", "sentence_id", "segment_id", "line_id", "verse_id"}
 # Columns of a row's language, which is that of the source unless it is the pivot.
-OF_ROW = ("lang", "language")
+OF_ROW = ("lang", "language", "locale", "lang_code", "language_code")
 # What to do with files whose lines are markup. (Of XLIFF, po2tmx leaves out what is not approved, without a word.)
-_CONVERTERS = table_rows(Path(__file__).with_name("converters.tsv"))
-ADVICE = {suffix: remedy for suffixes, remedy in _CONVERTERS for suffix in suffixes.split()}
+_CONVERTERS = Path(__file__).with_name("converters.tsv")
+ADVICE = {suffix: remedy for suffixes, remedy in table_rows(_CONVERTERS) for suffix in suffixes.split()}
 
 
 def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -> tuple[str, list[str]] | None:
@@ -96,14 +99,12 @@ def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -
     for form in FORMS:
         kinds = form.columns.split()
         if len(kinds) == len(cells) and all(map(_holds, cells, kinds)):
-            sides = ("source", "target")
-            if form.order == "english_first" and not same_language("en", source_lang or "und"):
-                sides = ("target", "source")
-            elif form.order == "alphabetical":
+            is_turned = form.order == "english_first" and not same_language("en", source_lang or "und")
+            if form.order == "alphabetical":
                 if source_lang is None:
                     continue
-                codes = (parse_language(source_lang).language, parse_language(target_lang).language)
-                sides = sides if codes == tuple(sorted(codes)) else sides[::-1]
+                is_turned = parse_language(source_lang).language > parse_language(target_lang).language
+            sides = ("target", "source") if is_turned else ("source", "target")
             named = {"first": sides[0], "second": sides[1]}
             # A kind may occur twice, so such columns are named by their numbers.
             names = [str(n) if kind in _HOLDS else named.get(kind, kind) for n, kind in enumerate(kinds, 1)]
@@ -132,10 +133,10 @@ def fault_of_marks(texts: Sequence[str]) -> str | None:
         >>> fault_of_marks(["it&apos;s late", "it rains"])
         "escaped, as '&apos;' shows. Apply Python's html.unescape"
     """
-    for fault, marks in _MARKS.items():
-        for mark in marks:
-            if sum(mark in text for text in texts) * 10 >= len(texts) > 0:
-                return fault.format(mark)
+    for fault, mark in _MARKS.items():
+        found = list(filter(None, map(mark.search, texts)))
+        if len(found) * 10 >= len(texts) > 0:
+            return fault.format(found[0][0])
     return None
 
 
@@ -371,6 +372,9 @@ def looks_like_header(
     meanings = [_meaning(cell, asked) for cell in cells]
     codes = {}
     for cell, meaning in zip(map(str.strip, cells), meanings, strict=True):
+        # `id` is no language.
+        if meaning.indirect and cell in DOUBTFUL:
+            continue
         if meaning.language and (len(cell) > 3 or not cell.isascii() or _BARE_CODE.fullmatch(cell)):
             codes[cell] = meaning.language
     languages, bare = list(codes.values()), [len(cell) < 4 and cell.isascii() for cell in codes]

@@ -54,7 +54,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 16
+_READING = 17
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
@@ -525,8 +525,6 @@ def _open(source: str | Path | Sequence[str | Path], columns: Columns, split: st
         if forms.names_are_turned(*names, columns.source_lang, columns.target_lang):
             logger.warning("%s and %s: their names say that the pivot is first, so both sides are turned", *files)
             files = files[::-1]
-        for file, lang in zip(files, (columns.source_lang, columns.target_lang), strict=True):
-            forms.warn_of_name(file.name, lang)
         aligned = read_aligned(files[0], files[1], columns.source_lang, columns.target_lang)
         return "aligned", [*files], None, columns, aligned
     forms.warn_of_name(files[0].name, columns.source_lang, columns.target_lang)

@@ -25,8 +25,8 @@ _ENOUGH, _MANY = 20, 100
 # (en, nl), one in 13 in es and ru; of another's list, at most one in 500, and one in 50 between es and pt.
 _TOLD, _FREQUENT = 200, 30
 # Frequent words of a language that others in the same script rarely have.
-_WORDS = table_rows(Path(__file__).with_name("function_words.tsv"))
-_FUNCTION_WORDS = {language: {*words.split()} for language, words in _WORDS}
+_TABLE = Path(__file__).with_name("function_words.tsv")
+_FUNCTION_WORDS = {language: {*words.split()} for language, words in table_rows(_TABLE)}
 
 
 def check_sides(pairs: Dataset, name: str) -> None:

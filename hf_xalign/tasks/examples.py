@@ -47,7 +47,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
 _MISSING = frozenset({"-100", "-1", "-"})
 # Columns that say a row's language, in files of several (XNLI, MultiNERD, Amazon reviews, MASSIVE).
-_LANGUAGE_COLUMNS = frozenset({"language", "lang", "locale"})
+_LANGUAGE_COLUMNS = frozenset({"language", "lang", "locale", "lang_code", "language_code", "iso_639_3"})
 # Header names of tables with one word a row, such as Kaggle's "Sentence #,Word,POS,Tag".
 _SENTENCE_COLUMNS = ("sentence #", "sentence", "sentence_id", "sent_id", "sentence_idx")
 _WORD_COLUMNS = ("word", "token")
@@ -541,10 +541,7 @@ def _rename(row: Cells, names: Sequence[str], where: str) -> Cells:
 
 def _refuse_numbers(source: str, rows: Sequence[Record]) -> None:
     """Raise an InputError if the labels of words are numbers, which would be scored by accuracy instead of F1."""
-    labels: set[str] = set()
-    for row in rows:
-        labels.update(row["labels"])
-    labels -= {UNLABELLED, IGNORED}
+    labels = set(itertools.chain.from_iterable(row["labels"] for row in rows)) - {UNLABELLED, IGNORED}
     if labels and all(map(_NUMBER.fullmatch, labels)):
         raise InputError(
             f"{source}: the labels of words are numbers ({', '.join(sorted(labels)[:6])}) without names. Name them in "
@@ -574,17 +571,18 @@ def _lowered(rows: Rows) -> Records:
 
 
 def _of_partition(records: Records, source: str, split: str) -> Records:
-    """Return the records of a split, if a source holds those of several in a column `partition`, as MASSIVE's does."""
+    """Return the records of a split, if a source says in a column (MASSIVE: `partition`) that it holds several."""
     first = next(records, None)
-    if first is None or "partition" not in first[1]:
+    column = next((name for name in ("partition", "split", "set") if first and name in first[1]), None)
+    if first is None or column is None:
         return itertools.chain(filter(None, [first]), records)
     rows = [first, *records]
-    counts = Counter(record.get("partition") for _, record in rows)
+    counts = Counter(str(record.get(column)) for _, record in rows)
     name = "dev" if split == "validation" and split not in counts else split
     if len(counts) > 1 and {"train", "test", name} & counts.keys():
         check_choice(counts, split=name)
         logger.info("%s: %s of %s rows are of the split %s", source, counts[name], counts.total(), name)
-        rows = [(line, record) for line, record in rows if record.get("partition") == name]
+        rows = [(line, record) for line, record in rows if record.get(column) == name]
     return iter(rows)
 
 

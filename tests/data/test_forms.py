@@ -193,6 +193,11 @@ FORMS = {
     },
     "tables with headers, joined": {"a.tsv": "de\ten\n" + lines("{de}\t{en}\nde\ten")},
     "languages of rows in capitals": {"a.csv": "Source_Lang,Target_Lang,Source,Target\n" + lines("en,de,{en},{de}")},
+    "locales of both sides": {
+        "a.jsonl": lines('{{"source_locale": "en-US", "target_locale": "de-DE", "source": "{en}", "target": "{de}"}}')
+    },
+    "l1 and l2": {"a.csv": "l1,l2,text1,text2\n" + lines("eng,deu,{en},{de}")},
+    "codes of both sides": {"a.csv": "source_lang_code,target_lang_code,source,target\n" + lines("en,de,{en},{de}")},
     "a direction in capitals": {"a.csv": "LP,SRC,TGT\n" + lines("en-de,{en},{de}")},
     "tatoeba pairs with languages": {"a.tsv": lines("{n}\tdeu\t{de}\t7{n}\teng\t{en}")},
     "paracrawl, scored twice": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}\t0.9\t1")},
@@ -344,6 +349,15 @@ REFUSED = {
         "the target is escaped, .* Python's html.unescape",
     ),
     "numbers of columns": ({"a.csv": "0,1\n" + lines("{de},{en}")}, "the columns are: '0', '1'"),
+    "lines of XML": (
+        {f"{side}.osis": lines('<verse osisID="Gen.1.{n}">x {n}</verse>') for side in ("a", "b")},
+        "full of markup, as '<verse' shows",
+    ),
+    "the locale of rows": (
+        {"a.jsonl": lines('{{"locale": "sv-SE", "source": "{de}", "target": "{en}"}}')},
+        "source_lang is 'sv' in",
+    ),
+    "numbers of rows and text": ({"a.csv": "id,text\n" + lines("{n},{de}")}, "the columns are: 'id', 'text'"),
     "markers of Bibles": ({"a.usfm": "\\v 1 x\n", "b.usfm": "\\v 1 y\n"}, "has markers around its verses"),
     "sides in an object that names no language": (
         {"a.jsonl": '{"t": "x", "m": {"src": "web", "tgt": "y"}}'},

@@ -134,6 +134,8 @@ def test_a_file_of_several_partitions_gives_the_one_asked_for(tmp_path):
     assert found.rows["tokens"][:] == [["dev"]]
     with pytest.raises(InputError, match="split=dve: choose one of train, dev, test; did you mean 'dev'"):
         read_examples(f"de={tmp_path}/de-DE.jsonl", "token", split="dve")
+    table = "text,label,Split,lang_code\na,x,train,deu\nb,y,test,deu\nc,y,test,nld\n"
+    assert read("a.csv", table, "de", "sequence", tmp_path, split="test").rows["text_a"][:] == ["b"]
     # A file of one partition is read whole, whatever the split.
     alone = read("de.jsonl", json.dumps(rows[1]) + "\n", "de", "token", tmp_path)
     assert alone.rows["tokens"][:] == [["dev"]]

@@ -121,7 +121,7 @@ def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _convert(encoding: str) -> str:
-    return f"Convert the file, for example by: iconv -f {encoding} -t utf-8"
+    return f"Convert the file from its own encoding, for example by: iconv -f {encoding} -t utf-8"
 
 
 def read_jsonl(path: str | Path) -> Rows:

@@ -176,15 +176,14 @@ def row_languages(record: Record, pair: Pair, target_lang: str) -> Record:
 
     The columns of `pair` hold sentences, also where their names could be those of languages.
     """
-    said = {name.lower(): value for name, value in record.items() if name not in pair[:2]}
-    said = {name: value for name, value in said.items() if name in SAY_LANGUAGES}
+    said = {name.lower(): record[name] for name in record.keys() - pair[:2] if name.lower() in SAY_LANGUAGES}
     for name in (*forms.DIRECTIONS, *forms.OF_ROW):
         codes = forms.split_direction(said.get(name))
         if codes and not (name in forms.OF_ROW and find_language(said[name])):  # `pt-BR` is one
             return dict(zip(forms.LANGUAGES, codes, strict=True))
     # These are languages too: alone, one of them is a column of text.
     if not {"sl", "tl"} <= said.keys():
-        said = {name: value for name, value in said.items() if len(name) > 2}
+        said = {name: value for name, value in said.items() if name not in ("sl", "tl")}
     found: Cells = {}
     for column, names in forms.LANGUAGES.items():
         if values := [said[name] for name in names if said.get(name) not in (None, "")]:
@@ -345,6 +344,7 @@ def _texts(path: Path) -> Iterator[tuple[str | None, str]]:
 
 def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
     """Return the sentences of a file of one language with their ids (None without ids); plain text is a stream."""
+    forms.warn_of_name(path.name, lang)
     suffix = file_format(path)
     if suffix == ".conllu":
         # The words of a contraction stand apart (`zu dem` for `zum`), so text as it was written comes first.

@@ -5,7 +5,6 @@ import random
 from functools import partial
 
 import pytest
-from support.refusals import assert_refused, calls
 from support.tiny import byte_level, make_tokenizer, train_unigram
 from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import PreTrainedTokenizerFast
@@ -112,14 +111,3 @@ def test_marks_that_the_normalizer_strips_are_said(text, lost, caplog):
             add_pieces(tokenizer, [text], 60)
         assert (lost is not None and lost in caplog.text) == (tokenizer is stripping and lost is not None)
         assert ("strips" in caplog.text) == (tokenizer is stripping and lost is not None)
-
-
-def test_text_that_needs_no_pieces_and_too_few_pieces_are_refused():
-    rows = [
-        ({"texts": ENGLISH}, "can write every word"),
-        ({"texts": ENGLISH, "split_over": 40}, "in at most 40 pieces"),
-        ({"tokenizer": PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"<unk>": 0}, "<unk>")))},
-         "WordLevel"),
-    ]  # fmt: skip
-    given = {"tokenizer": train_tokenizer(ENGLISH, 60), "texts": BENGALI, "count": 60}
-    assert_refused(calls(add_pieces, rows, **given))

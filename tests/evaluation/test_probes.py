@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.cli.main import main
+from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder
 from hf_xalign.statistics.softmax_regression import fit_softmax
 
@@ -46,6 +47,9 @@ def test_example_scores_of_a_probe_add_up_to_its_score():
     assert gold == [[2, 0, 0], [0, 1, 1], [0, 1, 0]] and predicted == [[1, 1, 0], [1, 0, 0], [1, 0, 0]]
     # A: 1 right, 2 there, 3 found. B: 0, 2, 1. C: 0, 1, 0.
     assert found["macro_f1"].score() == pytest.approx((2 / 5 + 0 + 0) / 3, rel=1e-12)
+    alone = train.map(lambda row: {"labels": ["A"] * len(row["labels"])})
+    with pytest.raises(InputError, match="at least two labels; there is only A"):
+        probe_encoder(model, tokenizer, ("en", alone), {"de": test})
 
 
 def test_words_and_texts_are_probed(tmp_path, capsys):

@@ -3,9 +3,11 @@
 from itertools import permutations
 
 import numpy as np
+import pytest
 import scipy.stats
 from support.numeric import assert_rounding
 
+from hf_xalign.errors import InputError
 from hf_xalign.evaluation.transfer import spearman, transfer_gap
 
 # Table 8 of the ALIGN-MLM paper: MLM, XLM, DICT-MLM, ALIGN-MLM by trans, trans o inv, trans o syn.
@@ -54,6 +56,11 @@ def test_many_runs_take_a_sample_of_the_permutations():
     found, scipys = spearman(x, y), scipy.stats.spearmanr(x, y)
     assert found == spearman(x, y), "the sample is the same each time"
     assert abs(found.p_value / scipys.pvalue - 1) < 0.3  # the t approximation is good for so many
+
+
+def test_a_run_without_a_finite_score_is_refused():
+    with pytest.raises(InputError, match="no finite score"):
+        spearman([1, 2, 3], [1, np.nan, 2])
 
 
 def test_gap_of_scores():

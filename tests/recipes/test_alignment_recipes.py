@@ -1,5 +1,6 @@
 """The recipes of FAO, MAO and PPA from configuration to folder, on a tiny encoder; and what all recipes do alike."""
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from hf_xalign.data.parallel import describe_pair
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.arguments import DataArguments
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.parallel import read_linking, read_text
 
 
@@ -228,6 +230,25 @@ def test_dry_run_trains_and_writes_nothing(files, tmp_path):
         text = output_of(recipe.main, [*words, "--dry_run", "true", *report])
         assert all(part in text for part in said), f"{name}: {text}"
         assert not out.exists(), name
+
+
+def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):
+    def full():
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device", "some/file")
+        finally:
+            raise ValueError("I/O operation on closed file")
+
+    def broken():
+        raise ValueError("something else")
+
+    with pytest.raises(SystemExit) as stop:
+        run(full)
+    assert stop.value.code == 1
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert line.startswith("error: some/file: No space left") and "HF_XALIGN_CACHE" in line
+    with pytest.raises(ValueError, match="something else"):
+        run(broken)
 
 
 # Far more than scores move by rounding; a third of the text gained 5 to 10 points.

@@ -102,6 +102,10 @@ def test_what_fao_cannot_train(tmp_path):
     assert_each_refused(
         partial(fao.make, tmp_path),
         {
+            "no special token first and none last": {
+                "tokenizer": make_tokenizer(single="$A"),
+                "linked_tokens": "all",
+            },
             "has a task head": {"model": BertForMaskedLM(make_encoder().config)},
             "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},  # whose vectors it would give
             "type xlm adds the embedding of a language only": {
@@ -287,6 +291,22 @@ def test_task(tmp_path):
 
 
 # ---- Checkpoints ----
+
+
+def test_checkpoints(tmp_path):
+    fao.make(tmp_path / "run", pairs=8, save_strategy="steps", save_steps=1).train()
+    (tmp_path / "run" / "checkpoint-2" / "complete.json").unlink()
+
+    def resume(path, folder="other", **settings):
+        return lambda: fao.make(tmp_path / folder, **settings).train(resume_from_checkpoint=path)
+
+    table = {
+        "cut off": (resume(str(tmp_path / "run" / "checkpoint-2")), "last whole one"),
+        "gone": (resume(str(tmp_path / "run" / "checkpoint-9")), "no such folder"),
+        "to be deleted": (resume(True, "run", overwrite_output_dir=True), "Give one of them"),
+    }
+    assert_refused(table)
+    assert (tmp_path / "run" / "checkpoint-2").is_dir()
 
 
 def test_checkpoints_of_something_else(tmp_path):

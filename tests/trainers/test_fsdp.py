@@ -158,6 +158,13 @@ def test_what_does_not_go_with_sharding_is_refused(tmp_path, monkeypatch):
     args.check_model(make_encoder(), make_tokenizer())
     assert args.start_share == 0.2  # a resumed run compares the settings
     assert args.keeps_no_average(make_encoder()) == "sharded weights cannot be averaged"
+    # By `accelerate launch`, which starts with these two values.
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    refused("fsdp_version", config())
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    check_sharding(config(), True)
+    monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "true")
+    refused("fsdp_cpu_ram_efficient_loading=true: not supported", config())
 
 
 if __name__ == "__main__":

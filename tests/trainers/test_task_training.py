@@ -87,6 +87,14 @@ def test_loss_and_gradient_against_a_loop(tmp_path):
         same_tensors(*results, STEP)
 
 
+def test_one_text_needs_neither_a_list_nor_a_dict(tmp_path):
+    text = examples()
+    trainer = make_task(tmp_path, train=text, evaluation=text)
+    assert (trainer.train_languages, [*trainer.eval_dataset]) == (["en"], ["en"])
+    with pytest.raises(InputError, match=r"train_dataset \(Dataset\) holds no labelled text.*read_examples"):
+        make_task(tmp_path, train=text.rows)
+
+
 def test_halves_of_an_example_are_in_one_batch(tmp_path):
     for task in (TEXTS, QUESTIONS):
         plain = examples(task, 5)

@@ -400,6 +400,10 @@ def test_text_of_one_language_in_every_format(tmp_path):
     for form in ("1\t{}\n2\t{}\n3\t{}\n", "<url>http://x</url>\n{}\n{}\n{}\n</doc>\n"):  # Leipzig, WikiExtractor
         found = load_monolingual(write(tmp_path / "marked.txt", form.format(*TEXT)))
         assert list(filter(None, found["text"])) == list(filter(None, TEXT))
+    full = list(filter(None, TEXT))
+    rows = {"a.tsv": "id\ttext\n" + "".join(f"1\t{line}\n" for line in full), "a.json": json.dumps({"text": full})}
+    for name, text in rows.items():
+        assert load_monolingual(write(tmp_path / name, text))["text"][:] == full
     path = write(tmp_path / "a.jsonl", '{"satz": "eins", "n": 1}\n')
     assert load_monolingual(path, text_column="satz")["text"][:] == ["eins"]
 

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-_DOCUMENT = "-DOCSTART-"  # CoNLL-2003 writes it between documents
+_DOCUMENT, _BLANK = "-DOCSTART-", " \t"  # CoNLL-2003 writes it between documents, and KLUE between characters
 _NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word, a multi-word token `3-4` or an empty node `5.1`
 _HEAD = re.compile(r"\d+|_")  # of a word in a tree, unless it has none
 # Number of the first word, multi-word token or empty node of a sentence.
@@ -104,7 +104,7 @@ def _columns(rows: Sequence[_Line]) -> dict[str, list[str]]:
 def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     blocks = []
     for block in _blocks(path):
-        blocks.append([line for line in block if line[2][0] != _DOCUMENT])
+        blocks.append([line for line in block if line[2][0] != _DOCUMENT and not line[1].startswith(_BLANK)])
     lines = list(itertools.chain.from_iterable(blocks))
     is_word = _word_test(lines)
     sentences = [list(filter(is_word, block)) for block in blocks]

@@ -5,7 +5,7 @@
 # Thai counts the hours of the evening in ทุ่ม, so that these words mean the morning alone from seven on.
 # With เช้า (morning) after it, the hour is right. fmt="24h" and fmt="6h" come back as they were.
 # A time in Thai text then differs from that of its translation. Nothing is said.
-# Known in part: issue 1385 of pythainlp is of hours beyond 23, which it refuses since.
+# Known in part: issue 1385 of pythainlp is of hours beyond 23: หกทุ่ม is still 24:00.
 # Here: nothing, no command reads times.
 set -eu
 folder=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # nltk 3.10.4 and py-rust-stemmers 0.1.8 (PyPI), lunr-languages 1.22.0, @orama/stemmers 3.1.18 and snowball-stemmers 0.6.0 (npm):
 # their Romanian stemmers know the letters ş and ţ with a cedilla alone. Romanian writes ș and ț, with a comma.
-# Old files have the first, as older character sets did. Text of today, UD's treebanks and Wikipedia have the second.
+# Old files have the first, as older character sets did. Text of today has the second.
 # So the endings of "informație" (information) are left: its stem is "informaț" with a comma, and "inform" with a cedilla.
 # "informa" (to inform) has "inform", so that verb and noun share a stem in the old spelling alone.
 # All words with a ș or ț that is kept have two stems: a search for "națiune" does not find the same word in an older text.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # subsrt 1.1.1 (npm): a SubRip file with Unix line ends is read as one subtitle, and nothing is said.
 # Its first subtitle then has all others as its text, with their numbers and times. With Windows line ends there are as many as
-# in the file. SubRip names no line end, and players, ffmpeg and subsrt-ts 2.1.2 take both.
+# in the file. SubRip names no line end, and subsrt-ts 2.1.2 takes both.
 # A text between "<" and a later ">" is taken for a tag, in another subtitle too: of "2 < 3" all is lost up to the next tag.
 # As parallel text, the whole film is then one pair of sentences.
 # The summary calls it a subtitle converter. Converted to WebVTT, the film is one long subtitle as well.

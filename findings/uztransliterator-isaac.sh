@@ -3,7 +3,7 @@
 # Исҳоқ (Isaac) is written "Ishoq" and read back as Ишоқ, and мисҳол as мишол. Uzbek writes "s'h" there, to tell it from ш.
 # The new alphabet has one letter for ш (ş), but "sh" is written there too. The way back makes of the proper "Is'hoq" Исъҳоқ.
 # щётка (brush) is "щotka" and борщ (beet soup) is "borщ", with a Cyrillic letter that no search in Latin letters finds.
-# Its summary calls it a transliteration tool for both directions. Words without these letters come back as they were.
+# Its summary calls it a transliteration tool for both directions. Other words that were tried come back as they were.
 # alifbo 0.6.0 (PyPI) writes "Isʼhoq" and "borşç", and for the second word "mişol", which is мишол.
 # Here: nothing, no command changes scripts.
 set -eu

@@ -430,3 +430,10 @@ def test_bad_input_leaves_no_folder(tmp_path, monkeypatch, options, said):
     with pytest.raises(InputError, match=re.escape(said)):
         prepare(**{"sources": [source], "output": "new/out", "limits": Limits(skip=FAST)} | options)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_step_without_its_library_is_skipped_with_a_warning(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(pipeline, "_PACKAGES", dict.fromkeys(pipeline._PACKAGES, "no-such-package"))
+    record = prepare([write(tmp_path / "a.jsonl", sentences(9))], tmp_path / "out")
+    assert record["limits"]["skip"] == ["language", "near_duplicate", "margin"]
+    assert "it needs no-such-package" in caplog.text

@@ -25,7 +25,7 @@ from transformers import AutoTokenizer
 from hf_xalign.data import load_parallel
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.links import align_words
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     settings = {"preset": "mao", "freeze_embeddings": True, "dropout": False, "reference": "cache"}
     args = FAOConfig(tempfile.mkdtemp(), layers=[given.layer], use_cpu=True, report_to="none", **settings)
     tokenizer = AutoTokenizer.from_pretrained(path)
-    trainer = FAOTrainer(load_encoder(path), args, train_dataset=align_words(pairs), processing_class=tokenizer)
+    trainer = FAOTrainer(load_trainable(path), args, train_dataset=align_words(pairs), processing_class=tokenizer)
     ratios = []
     for batch in [*islice(trainer.get_train_dataloader(), given.batches)] * given.repeats:
         whole = step(

@@ -56,7 +56,7 @@ from transformers import AutoTokenizer, TrainerCallback
 from hf_xalign.data import load_parallel
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.links import align_words
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.trainers import FAOTrainer
 
 
@@ -284,7 +284,7 @@ def main() -> None:
     path = resolve_model(arguments.model)
     with tempfile.TemporaryDirectory() as output_dir:
         setup = Setup(
-            load=lambda: load_encoder(path),
+            load=lambda: load_trainable(path),
             tokenizer=AutoTokenizer.from_pretrained(path),
             linked=align_words(load_parallel(arguments.data)),
             output_dir=output_dir,

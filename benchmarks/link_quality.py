@@ -27,7 +27,7 @@ from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.links import align_words
 from hf_xalign.links.neural import LinkMethod, choose_layer, encoder_links
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 
 SYMMETRIZATIONS = ("intersection", "grow-diag-final-and")
 
@@ -81,7 +81,7 @@ def main() -> None:
         report(f"{aligner}, fitted on {len(bitext):,} more pairs", symmetrization, linked["links"][:], gold)
     for name in args.model:
         folder = resolve_model(name)
-        model, tokenizer = load_encoder(folder), AutoTokenizer.from_pretrained(folder)
+        model, tokenizer = load_trainable(folder), AutoTokenizer.from_pretrained(folder)
         words = data["source_words"][:], data["target_words"][:]
         for method in get_args(LinkMethod):
             chosen = choose_layer(model, tokenizer, *words, method=method)

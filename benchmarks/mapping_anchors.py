@@ -50,7 +50,7 @@ from hf_xalign.mapping.anchors import (
     make_anchors,
     sum_vectors,
 )
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
 from hf_xalign.recipes.parts.command import run, settle_cpu
 
@@ -98,7 +98,7 @@ def measure(
     if threads is not None:
         torch.set_num_threads(threads)
     path = resolve_model("builtin")
-    model, tokenizer = load_encoder(path), AutoTokenizer.from_pretrained(path)
+    model, tokenizer = load_trainable(path), AutoTokenizer.from_pretrained(path)
     counted = count_words(texts, lang, find_cut=partial(cut_words, model, tokenizer))
     vocabulary = counted.vocabulary(max_words)
     offsets, words = distinct_words(counted, vocabulary)

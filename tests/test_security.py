@@ -78,7 +78,7 @@ def hostile(tmp_path, monkeypatch):
 
 
 def test_no_code_of_a_repository_runs(hostile, tmp_path):
-    from hf_xalign.modeling.checkpoint import load_encoder
+    from hf_xalign.modeling.checkpoint import load_trainable
     from hf_xalign.modeling.loading import load
     from hf_xalign.recipes import align_mlm, fao, mapping
     from hf_xalign.tasks import load_task_model
@@ -88,7 +88,7 @@ def test_no_code_of_a_repository_runs(hostile, tmp_path):
     (tmp_path / "en.txt").write_text("the cat\n" * 4)
     table = {
         "load": lambda: load(hostile),
-        "encoder": lambda: load_encoder(str(hostile)),
+        "encoder": lambda: load_trainable(str(hostile)),
         "tokenizer": lambda: load_tokenizer(hostile),
         "task model": lambda: load_task_model(str(hostile), None),
         "fao": lambda: fao.main([*words, "--use_cpu", "true"]),

@@ -26,7 +26,7 @@ from hf_xalign.data.load import read_dataset
 from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.links.linking import Linking
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import select_layers
@@ -162,7 +162,7 @@ class ContinualTrainer(TaskTrainer):
         args, pairs, reference = self.args, self._pairs, self._reference
         if isinstance(reference, str):
             with args.main_process_first(desc="loading the reference"):
-                self._reference = reference = load_encoder(resolve_model(reference))
+                self._reference = reference = load_trainable(resolve_model(reference))
         if "source_ids" not in pairs.column_names and (self.linking or "links" not in pairs.column_names):
             pairs = link_pairs(self, pairs).pairs
             if self.linking is not None and self.linking.max_pairs is not None:

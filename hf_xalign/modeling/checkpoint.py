@@ -41,8 +41,8 @@ Entry = tuple[str, tuple[int, ...], Callable[[], torch.Tensor]]
 TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 
 
-def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedModel:
-    """Load an encoder for alignment: float32, without pooler, from safetensors only."""
+def load_trainable(name_or_path: str, *, revision: str = "main") -> PreTrainedModel:
+    """Load an encoder to train: float32, without pooler, from safetensors only."""
     # `from_pretrained` would keep the checkpoint's dtype, in which training may lose small steps.
     model = load_plain(name_or_path, revision, [], dtype=torch.float32)
     # transformers has put the folder's adapter into the encoder.

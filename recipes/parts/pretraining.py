@@ -26,7 +26,7 @@ from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenize
 from hf_xalign.data.readers.files import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.pretrained import load_tokenizer
@@ -223,7 +223,7 @@ def _encoder(
                 eos_token_id=tokenizer.sep_token_id,
             )
             return RobertaModel(config, add_pooling_layer=False)
-        model = load_encoder(resolve_model(data.model_name_or_path), revision=data.model_revision)
+        model = load_trainable(resolve_model(data.model_name_or_path), revision=data.model_revision)
         if data.layers is not None:
             stack = encoder_layers(model)
             if not 0 < data.layers <= len(stack):

@@ -18,7 +18,7 @@ from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval
 from hf_xalign.evaluation.scores import read_protocols, score_sentences, text_vectors
 from hf_xalign.links import predict_links
 from hf_xalign.modeling import set_language
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.score import Score
 from hf_xalign.statistics.significance import check_same_test
@@ -250,7 +250,7 @@ def test_sentences_against_a_loop():
 
 def test_a_decoder_is_scored_by_its_last_token(tmp_path):
     save_base("qwen3", tmp_path)
-    model, data = load_encoder(str(tmp_path)), pairs()
+    model, data = load_trainable(str(tmp_path)), pairs()
     scores = score_sentences(model, make_tokenizer(), data, batch_size=3)["de"]
     assert directions(model, data, "last") == (scores["sentence_last_to_pivot"], scores["sentence_last_from_pivot"])
     assert "sentence_cls" not in scores

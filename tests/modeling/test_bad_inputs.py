@@ -21,7 +21,7 @@ from transformers import (
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
-from hf_xalign.modeling.checkpoint import load_encoder, load_weights
+from hf_xalign.modeling.checkpoint import load_trainable, load_weights
 from hf_xalign.modeling.contrast import load_momentum, save_momentum
 from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification, LinearChainCRF, bio_constraint
@@ -47,13 +47,13 @@ def test_encoder_folders(tmp_path):
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
     save_base("bert", tmp_path / "base")
     save_base("electra", tmp_path / "other")
-    model = load_encoder(str(tmp_path / "base"))
+    model = load_trainable(str(tmp_path / "base"))
     with_alignment(make_task(), make_module()).save_pretrained(tmp_path / "task")  # with an adapter inside
     refused(
-        (lambda: load_encoder("nobody/nothing"), "`builtin`"),
-        (lambda: load_encoder(str(tmp_path / "empty")), "empty"),
-        (lambda: load_encoder(str(tmp_path / "adapter")), r"holds an adapter\. Load it"),
-        (lambda: load_encoder(str(tmp_path / "task")), "task holds a model with an adapter. Name the encoder"),
+        (lambda: load_trainable("nobody/nothing"), "`builtin`"),
+        (lambda: load_trainable(str(tmp_path / "empty")), "empty"),
+        (lambda: load_trainable(str(tmp_path / "adapter")), r"holds an adapter\. Load it"),
+        (lambda: load_trainable(str(tmp_path / "task")), "task holds a model with an adapter. Name the encoder"),
         (lambda: load_weights(model, tmp_path / "other"), "weights of this encoder are missing"),
     )
 

@@ -11,7 +11,7 @@ from support.tiny import make_encoder
 from transformers import AutoModel, AutoModelForMaskedLM, MPNetConfig, XLNetConfig
 
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_weights, save_encoder
+from hf_xalign.modeling.checkpoint import carried_weights, load_trainable, load_weights, save_encoder
 from hf_xalign.modeling.freezing import frozen_copy, model_fingerprint
 
 
@@ -40,7 +40,7 @@ def test_save_load_round_trip(subtests, tmp_path):
             base = load_file(folder / "base" / "model.safetensors")
             if change is not None:
                 change(folder / "base")
-            model = load_encoder(str(folder / "base"))
+            model = load_trainable(str(folder / "base"))
             first = {name: tensor.clone() for name, tensor in model.state_dict().items()}
             prefix, carried = carried_weights(model)
             save_encoder(model, folder / "out", prefix, carried)
@@ -61,7 +61,7 @@ def test_a_head_grows_with_the_embeddings_and_old_logits_stay(family, tmp_path):
     weights = load_file(tmp_path / "base" / "model.safetensors")
     weights[head].copy_(torch.arange(160.0))  # a new model's is zero
     save_file(weights, tmp_path / "base" / "model.safetensors", metadata={"format": "pt"})
-    model = load_encoder(str(tmp_path / "base"))
+    model = load_trainable(str(tmp_path / "base"))
     model.resize_token_embeddings(171, mean_resizing=False)
     prefix, carried = carried_weights(model)
     assert carried[head].tolist() == [*range(160), *[79.5] * 11]

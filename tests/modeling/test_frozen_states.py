@@ -11,7 +11,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.modeling import features
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.features import cache_features, can_cache_layers
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.packing import can_pack, encode_batch
@@ -34,7 +34,7 @@ def batch(encoded):
 @pytest.mark.parametrize("family", sorted({*CONFIGS, *NEWER} - {"albert"}))
 def test_a_step_starts_above_the_frozen_layers(family, packed, float64, tmp_path):
     save_base(family, tmp_path / "base")
-    model = load_encoder(str(tmp_path / "base")).double().eval()
+    model = load_trainable(str(tmp_path / "base")).double().eval()
     if family == "mt5":  # its first layer makes the position biases of the others
         assert not can_cache_layers(model, 1)
         return

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoModelForMaskedLM
 
 from hf_xalign.modeling import mlm_head as module
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.mlm_head import mlm_head, tied_cross_entropy
 
 # In float32: a logit sums 16 products, a softmax 160 logits, and the loss up to 60 tokens.
@@ -46,7 +46,7 @@ def test_equals_the_whole_model(family, tmp_path, monkeypatch, caplog):
     for chunk in (2**25, 700):  # 700 logits at once are four tokens of this vocabulary
         monkeypatch.setattr(module, "_CHUNK_LOGITS", chunk)
         caplog.clear()
-        encoder = load_encoder(str(tmp_path))
+        encoder = load_trainable(str(tmp_path))
         with caplog.at_level(logging.INFO):
             head = mlm_head(encoder)
         assert "its pre-trained MLM head" in caplog.text
@@ -72,7 +72,7 @@ def test_a_new_head(subtests, tmp_path, caplog):
         with subtests.test(family):
             folder = tmp_path / family
             save_base(family, folder, head=False)
-            encoder = load_encoder(str(folder))
+            encoder = load_trainable(str(folder))
             head = mlm_head(encoder)
             assert "has no pre-trained MLM head: a new one" in caplog.text
             weights = head.state_dict()
@@ -88,7 +88,7 @@ def test_a_new_head(subtests, tmp_path, caplog):
 def test_a_new_bias_starts_from_counts(tmp_path):
     for had_head in (True, False):
         save_base("bert", tmp_path / str(had_head), head=had_head)
-        head = mlm_head(load_encoder(str(tmp_path / str(had_head))))
+        head = mlm_head(load_trainable(str(tmp_path / str(had_head))))
         before, counts = head.bias.clone(), torch.zeros(160, dtype=torch.long)
         counts[7], counts[9] = 30, 10
         head.start_bias(counts)
@@ -99,7 +99,7 @@ def test_a_new_bias_starts_from_counts(tmp_path):
 
 def test_another_vocabulary(tmp_path, caplog):
     save_base("bert", tmp_path)
-    encoder = load_encoder(str(tmp_path))
+    encoder = load_trainable(str(tmp_path))
     encoder.resize_token_embeddings(120)
     head = mlm_head(encoder)
     theirs = AutoModelForMaskedLM.from_pretrained(tmp_path).cls.predictions
@@ -109,7 +109,7 @@ def test_another_vocabulary(tmp_path, caplog):
 
 def test_no_hidden_token(tmp_path):
     save_base("bert", tmp_path)
-    encoder = load_encoder(str(tmp_path))
+    encoder = load_trainable(str(tmp_path))
     head = mlm_head(encoder)
     hidden = encoder(input_ids=torch.full((2, 4), 7)).last_hidden_state
     none = torch.zeros(0, dtype=torch.long)

@@ -18,7 +18,7 @@ from transformers import AutoConfig
 from hf_xalign.cli.main import main
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import export
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.export import INT8, MODEL, export_onnx
 from hf_xalign.modeling.languages import language_context
 
@@ -31,7 +31,7 @@ ADAPTERS = ("rotation", "languages", "transformer", "houlsby")
 
 def plain(family, folder):
     save_base(family, folder)
-    return load_encoder(str(folder))
+    return load_trainable(str(folder))
 
 
 MODELS = {
@@ -79,7 +79,7 @@ def test_states_are_those_of_the_model(kind, tmp_path):
 def test_the_command_writes_both_precisions(tmp_path, capsys):
     files = make_files(tmp_path)
     assert main(["export", str(files / "base"), str(tmp_path / "out"), "--onnx", "--int8"]) == 0
-    expected = wanted(load_encoder(str(files / "base")), TEXTS)
+    expected = wanted(load_trainable(str(files / "base")), TEXTS)
     whole, small = (run(tmp_path / "out" / name, TEXTS) for name in (MODEL, INT8))
     off = [max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True)) for found in (whole, small)]
     rounding = tolerance(STEP, max(np.abs(states).max() for states in expected), torch.float32)

@@ -13,7 +13,7 @@ from transformers import (
     AutoModelForTokenClassification,
 )
 
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.packing import FIRST_POSITIONS, can_pack, encode_batch, packed_forward
 
 # Longer than the window of 8 that ModernBERT gets here, shorter, and a sentence of one token.
@@ -50,7 +50,7 @@ FAMILIES = [name for name, config in (CONFIGS | NEWER).items() if config().model
 def test_packed_states_and_gradients_are_the_padded_ones(family, float64, tmp_path):
     sizes = {"local_attention": 8} if family == "modernbert" else {}
     save_base(family, tmp_path, **sizes)
-    model = load_encoder(str(tmp_path)).double().eval()
+    model = load_trainable(str(tmp_path)).double().eval()
     attention = model.config._attn_implementation
     (padded, expected), (packed, found) = encoded(model, False), encoded(model, True)
     assert model.config._attn_implementation == attention
@@ -94,7 +94,7 @@ def test_task_models_skip_padding_inside_a_block(family, auto_class, float64, tm
 def test_families_without_pluggable_attention_stay_padded(tmp_path):
     for family in sorted({*CONFIGS, *NEWER} - {*FAMILIES}):
         save_base(family, tmp_path / family)
-        model = load_encoder(str(tmp_path / family))
+        model = load_trainable(str(tmp_path / family))
         assert not can_pack(model)
         ids, mask = batch()
         output = encode_batch(model, model, ids, mask, [model.config.num_hidden_layers])

@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import encode_sentences
 from hf_xalign.modeling import merge
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS
 
@@ -63,7 +63,7 @@ def test_published_checkpoints(subtests, tmp_path):
         with subtests.test(family):
             folder = tmp_path / family
             save_base(family, folder / "base")
-            model, tokenizer = load_encoder(str(folder / "base")), make_tokenizer()
+            model, tokenizer = load_trainable(str(folder / "base")), make_tokenizer()
             with torch.no_grad():
                 for parameter in model.parameters():
                     parameter.add_(0.01)
@@ -81,7 +81,7 @@ def test_published_checkpoints(subtests, tmp_path):
 
 def test_the_last_token_of_a_decoder(tmp_path):
     save_base("qwen3", tmp_path / "base")
-    model, tokenizer = load_encoder(str(tmp_path / "base")), make_tokenizer()
+    model, tokenizer = load_trainable(str(tmp_path / "base")), make_tokenizer()
     save_sentence_transformer(model, tokenizer, tmp_path / "out", pooling="last")
     assert_rounding(vectors_by_hand(tmp_path / "out"), ours(model, tokenizer, "last"), POOLED)
 
@@ -99,9 +99,9 @@ def test_the_length_of_the_base_stays_through_training(given, tmp_path):
     save_base("bert", tmp_path / "base")
     if given is not None:
         (tmp_path / "base" / "sentence_bert_config.json").write_text(json.dumps(given))
-    fao.make(tmp_path / "run", load_encoder(str(tmp_path / "base"))).save_model()
+    fao.make(tmp_path / "run", load_trainable(str(tmp_path / "base"))).save_model()
     (tmp_path / "base").rename(tmp_path / "gone")
-    encoder, tokenizer = load_encoder(str(tmp_path / "run")), make_tokenizer()
+    encoder, tokenizer = load_trainable(str(tmp_path / "run")), make_tokenizer()
     save_sentence_transformer(encoder, tokenizer, tmp_path / "out")
     limit = tokenizer.model_max_length
     length = min(limit, (given or {}).get("max_seq_length", limit))
@@ -131,7 +131,7 @@ def test_sentence_transformers_gives_our_vectors(family, pooling, tmp_path, capl
     from sentence_transformers import SentenceTransformer
 
     save_base(family, tmp_path / "base")
-    model, tokenizer = load_encoder(str(tmp_path / "base")), make_tokenizer()
+    model, tokenizer = load_trainable(str(tmp_path / "base")), make_tokenizer()
     save_sentence_transformer(model, tokenizer, tmp_path / "out", pooling=pooling)
     with caplog.at_level(logging.WARNING, "sentence_transformers"):
         loaded = SentenceTransformer(str(tmp_path / "out"), device="cpu")

@@ -21,7 +21,7 @@ from transformers import (
 
 from hf_xalign import load
 from hf_xalign.modeling import set_language
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.xalign.config import same_base, sketch_base
 from hf_xalign.modeling.xalign.tuner import find_top
 
@@ -246,7 +246,7 @@ def test_a_base_is_known_in_any_dtype_and_below_any_head(family):
 def test_another_base_is_warned_of(kind, tmp_path, caplog):
     make_base().save_pretrained(tmp_path / "base")
     retrained(make_base()).save_pretrained(tmp_path / "other")
-    base = load_encoder(str(tmp_path / "base"))
+    base = load_trainable(str(tmp_path / "base"))
     if kind == "lora":
         adapted = get_peft_model(base, LoraConfig(r=2, target_modules=["query"], init_lora_weights=False))
         fao.make(tmp_path / "run", adapted).save_model(str(tmp_path / "adapter"))
@@ -267,6 +267,6 @@ def test_another_base_is_warned_of(kind, tmp_path, caplog):
         load(tmp_path / "adapter")
         assert "was trained on" not in caplog.text
         config.write_text(text)
-        other = load_encoder(str(tmp_path / "base"))
+        other = load_trainable(str(tmp_path / "base"))
         PeftModel.from_pretrained(other, tmp_path / "adapter")
         assert "has other weights" in caplog.text

@@ -26,7 +26,7 @@ from transformers import (
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.tasks import LabelSet, TokenTask
 from hf_xalign.trainers import FAOConfig, FAOTrainer
@@ -115,7 +115,7 @@ def test_what_fao_cannot_train(tmp_path):
             "this BertModel has an adapter inside": {"model": fao.lora().get_base_model()},
             r"language embeddings \(en, de\).*treat all text as en": {"model": make_multilingual_encoder()},
             "give less than 2, the number of the aligned layer": {"freeze_layers": 2},
-            "share their weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
+            "share their weights": {"model": load_trainable(str(tmp_path / "albert")), "freeze_layers": 1},
             "the factors of adapters cannot be averaged": {"model": fao.lora(), "start_share": 0.3},
             "Use reference=copy": {"model": fao.lora(), "reference": "cache"},
         },

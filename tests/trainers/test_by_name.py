@@ -17,7 +17,7 @@ from support.tiny import SENTENCES, make_encoder, make_tokenizer
 import hf_xalign
 from hf_xalign.errors import InputError
 from hf_xalign.links import Linking, linking
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_a_sentence_transformer_is_aligned_in_place(tmp_path):
     trainer.save_model(str(tmp_path / "out"))
     after = model.encode(["the cat"])
     assert abs(after - before).max() > 1e-3
-    saved = load_encoder(str(tmp_path / "out"))
+    saved = load_trainable(str(tmp_path / "out"))
     own = hf_xalign.encode_sentences(saved, make_tokenizer(), ["the cat"], -1)
     assert torch.allclose(torch.from_numpy(after), own, atol=1e-5)
     model.append(torch.nn.Identity())
@@ -149,7 +149,7 @@ def test_adapters_that_do_not_train_the_encoder():
     with pytest.raises(InputError, match="task_type=SEQ_CLS is for a model with a head"):
         hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs(), peft_config=LoraConfig(task_type="SEQ_CLS"))
     prompt = PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3)
-    model = get_peft_model(load_encoder("tiny"), prompt)
+    model = get_peft_model(load_trainable("tiny"), prompt)
     with pytest.raises(InputError, match="PROMPT_TUNING puts vectors before"):
         hf_xalign.FAOTrainer(model, args, train_dataset=pairs(), processing_class=make_tokenizer())
 

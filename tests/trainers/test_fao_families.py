@@ -16,7 +16,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, MBartConfig, SqueezeBe
 
 import hf_xalign
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.freezing import stopped_at
 
 # Their kin differ in names alone.
@@ -32,7 +32,7 @@ def states(model):
 
 def train(base, folder, resume=None, **settings):
     """Returns the trainer, and the names of the weights that moved."""
-    model = load_encoder(str(base))
+    model = load_trainable(str(base))
     before = {name: p.detach().clone() for name, p in model.state_dict().items()}
     settings = {"learning_rate": 0.05, "warmup_steps": 0.0, "num_train_epochs": 2, **settings}
     trainer = fao.make(folder, model, pairs=8, **settings)
@@ -83,7 +83,7 @@ def test_newer_families_train_and_load(family, tmp_path, caplog):
     assert all(torch.equal(base[name], saved[name]) for name in base if name.startswith(("decoder.", "lm_head.")))
     assert loaded.config.is_encoder_decoder == ("t5" in family)
     assert ("is causal" in caplog.text) == (family == "qwen3")
-    adapted = get_peft_model(load_encoder(str(tmp_path / "base")), LoraConfig(r=2, target_modules="all-linear"))
+    adapted = get_peft_model(load_trainable(str(tmp_path / "base")), LoraConfig(r=2, target_modules="all-linear"))
     trainer = fao.make(tmp_path / "lora", adapted, pairs=8, learning_rate=0.05, num_train_epochs=1)
     trainer.train()
     trainer.save_model()
@@ -93,7 +93,7 @@ def test_newer_families_train_and_load(family, tmp_path, caplog):
 @pytest.mark.parametrize("family", sorted(CONFIGS | NEWER))
 def test_no_layer_above_the_aligned_one_runs(family, tmp_path):
     save_base(family, tmp_path)
-    model = load_encoder(str(tmp_path)).train()
+    model = load_trainable(str(tmp_path)).train()
     tokens = {"input_ids": torch.tensor([[2, 8, 59, 55, 3]] * 2), "output_hidden_states": True}
     runs = []
 
@@ -135,7 +135,7 @@ def test_an_encoder_with_a_decoder_that_cannot_be_had_alone(tmp_path):
     config = MBartConfig(vocab_size=160, d_model=16, max_position_embeddings=80, **sizes)
     AutoModel.from_config(config).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="type mbart has an encoder and a decoder"):
-        load_encoder(str(tmp_path))
+        load_trainable(str(tmp_path))
 
 
 @pytest.mark.slow

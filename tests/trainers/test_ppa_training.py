@@ -11,7 +11,7 @@ from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainerCallback
 
 from hf_xalign.evaluation.scores import score_sentences
-from hf_xalign.modeling.checkpoint import HEAD_NAME, load_encoder
+from hf_xalign.modeling.checkpoint import HEAD_NAME, load_trainable
 
 ONE_STEP = {"max_steps": 1, "learning_rate": 0.05, "warmup_steps": 0.0, "lr_scheduler_type": "constant"}
 
@@ -25,7 +25,7 @@ FAST_FAMILIES = ("bert", "deberta-v2")
 def test_trains_saves_and_loads(family, tmp_path):
     base, out = tmp_path / "base", tmp_path / "out"
     save_base(family, base)
-    model, tokenizer = load_encoder(str(base)), AutoTokenizer.from_pretrained(base)
+    model, tokenizer = load_trainable(str(base)), AutoTokenizer.from_pretrained(base)
     settings = {**ONE_STEP, "mlm_probability": 1.0, "queue_start": "random", "per_device_train_batch_size": 8}
     trainer = make(out, model, tokenizer=tokenizer, **settings)
     before = tensors(model)
@@ -53,7 +53,7 @@ def test_trains_saves_and_loads(family, tmp_path):
 @pytest.mark.parametrize("had_head", [True, False])
 def test_only_a_new_head_settles_at_a_rate_of_its_own(had_head, tmp_path, caplog):
     save_base("xlm-roberta", tmp_path / "base", head=had_head)
-    model = load_encoder(str(tmp_path / "base"))
+    model = load_trainable(str(tmp_path / "base"))
     before = tensors(model)
     trainer = make(tmp_path / "out", model, **ONE_STEP, weight_decay=0.0, contrast="none", head_learning_rate=0.01)
     head = getattr(trainer.model, HEAD_NAME)["words"]

@@ -28,7 +28,7 @@ from hf_xalign.data.batches.sampling import PairedSampler, PairSampler, lengths_
 from hf_xalign.data.encoding import check_pieces, set_prompt
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Protocol
-from hf_xalign.modeling.checkpoint import HEAD_NAME, load_encoder
+from hf_xalign.modeling.checkpoint import HEAD_NAME, load_trainable
 from hf_xalign.modeling.freezing import find_switches, note_switched, switch_back
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.trainers.base import checkpoints, fsdp, opening
@@ -245,7 +245,7 @@ class AlignmentTrainer(ScoringTrainer):
         """Make the method's parts in addition to the model, when the Trainer is made."""
 
     def _load_model(self, path: str, revision: str) -> PreTrainedModel:
-        return load_encoder(path, revision=revision)
+        return load_trainable(path, revision=revision)
 
     # ---- Data ----
 

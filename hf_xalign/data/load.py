@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import logging
@@ -438,6 +439,10 @@ def stream_parallel(source: str, *, split: str = "train", revision: str | None =
         sources, targets, *_ = zip(*sample, strict=True)
         if fault := fault_of_sides(sources, targets, first["source_lang"], first["target_lang"]):
             logger.warning("%s: %s", name, fault)
+        for side, texts in (("source", sources), ("target", targets)):
+            # `prepare` takes escapes out.
+            if fault := forms.fault_of_marks(list(map(html.unescape, texts))):
+                logger.warning("%s: the %s is %s", name, side, fault)
     yield from (pair[: len(COLUMNS)] for pair in itertools.chain(sample, pairs))
 
 

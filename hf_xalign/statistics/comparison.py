@@ -292,8 +292,6 @@ def _check_comparable(system: System, baseline: System) -> None:
 
 def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[str]:
     paths = [Path(folder).resolve() for folder in folders]
-    if len(paths) < 2:
-        raise InputError(f"a comparison needs at least two folders, the baseline first, but got {len(paths)}")
     check_distinct(folders=list(map(str, paths)))
     if names is None:
         ends = [path.name for path in paths]

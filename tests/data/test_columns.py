@@ -113,6 +113,13 @@ def test_both_sides_come_from_the_named_columns_and_the_log_says_which(name, tmp
     assert list(stream_parallel(str(path), source_lang="tr")) == [tuple(expected.values())]
 
 
+def test_streamed_markup_is_told_and_escapes_are_not(tmp_path, caplog):
+    (tmp_path / "cy.txt").write_text("<v n='1'>Bara &amp; caws</v>\n", encoding="utf-8")
+    (tmp_path / "en.txt").write_text("Bread &amp; cheese\n", encoding="utf-8")
+    assert len(list(stream_parallel(f"{tmp_path}/cy.txt,{tmp_path}/en.txt", source_lang="cy"))) == 1
+    assert "the source is full of markup, as '<v' shows" in caplog.text and "the target is" not in caplog.text
+
+
 def test_parquet_columns_and_the_languages_of_rows(tmp_path, caplog):
     columns = {"ENG": ["one"], "Turkish text": ["bir"], "url": ["x"]}
     Dataset.from_dict(columns).to_parquet(tmp_path / "a.parquet")

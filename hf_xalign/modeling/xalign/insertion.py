@@ -231,8 +231,8 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
         language: language whose map is merged, for a module with one map per language.
 
     Raises:
-        InputError: the modules cannot be merged, or the outputs before and after differ by more than 1e-4 of the
-            largest output (they do in bfloat16 and float16: use `model.float()`). The model is then unchanged.
+        InputError: a module of this library cannot be merged, or the outputs before and after differ by more than 1e-4
+            of the largest (they do in bfloat16 and float16: use `model.float()`). The model is then unchanged.
 
     Example:
         >>> from peft import LoraConfig, get_peft_model
@@ -243,10 +243,7 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
         'BertModel'
     """
     if isinstance(model, PeftModel) and not isinstance(model.active_peft_config, XAlignConfig):
-        try:
-            return model.merge_and_unload(safe_merge=True).requires_grad_(True)  # PEFT has frozen them
-        except (AttributeError, NotImplementedError, ValueError) as error:
-            raise InputError(f"PEFT cannot merge {model.peft_type} adapters ({error}). Keep the adapter.") from error
+        return model.merge_and_unload(safe_merge=True).requires_grad_(True)  # PEFT has frozen them
     task = base_of(model)
     top, weight, bias = _linear_map(task, language)
     _fold(task, top, weight, bias, language)

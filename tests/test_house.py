@@ -34,14 +34,14 @@ CAPS = {
     "mapping": (1544, 18),
     "metrics": (488, 2),
     "model_cards": (554, 0),
-    "modeling": (4692, 73),
+    "modeling": (4687, 72),
     "objectives": (1234, 11),
     "prepare": (936, 3),
     "recipes": (2480, 30),
     "report": (448, 2),
     "search": (610, 5),
     "statistics": (726, 9),
-    "tasks": (2805, 51),
+    "tasks": (2810, 52),
     "trainers": (6769, 83),
 }
 

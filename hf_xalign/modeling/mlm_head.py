@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from hf_xalign.distributed import full_tensor
 from hf_xalign.errors import InputError
@@ -76,11 +76,6 @@ class MaskedLMHead(nn.Module):
 def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
     """Load the MLM head of `encoder`'s checkpoint, or initialize a new one at random; the log says which."""
     config = encoder.config
-    model_type = config.model_type
-    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        raise InputError(
-            f"transformers has no masked language model of type {model_type}. Switch the TLM/MLM term off"
-        )
     if not config.tie_word_embeddings:
         raise InputError(
             "config.tie_word_embeddings is false, but this MLM head is tied to the input embeddings. Set it to true "
@@ -108,7 +103,7 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
         else:
             new.append(name)
     head.new = frozenset(new)
-    source = encoder.name_or_path or model_type
+    source = encoder.name_or_path or config.model_type
     if not new:
         logger.info("%s: training continues from its pre-trained MLM head", source)
     elif len(new) == len(head.names):

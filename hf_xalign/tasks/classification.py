@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, cast
@@ -60,7 +61,11 @@ class LabelledTask(Task):
         if len(options.labels) == 1 and ".json" in options.labels[0]:
             labels = LabelSet.load(options.labels[0])
         else:
-            labels = LabelSet.of({*options.labels}.union(*(part.label_names for part in train)))
+            found = set[str]().union(*(part.label_names for part in train))
+            # As of STS, where each value would become a class. Classes may be written as 1.0.
+            if scores := sorted(filter(re.compile(r"\d+\.0*[1-9]\d*").fullmatch, found - {*options.labels})):
+                raise InputError(f"{train[0].name}: the label {scores[0]!r} is a score. Write one class a text.")
+            labels = LabelSet.of({*options.labels} | found)
         task = cls._of(labels, options)
         for part in (*train, *scored):
             part.check_labels(labels, options.labels[0] if options.labels else "the training text")

@@ -40,8 +40,8 @@ SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".conllu", *WORD_LINE
 _REMEDY = "Name the right ones by text_columns and label_column; a table without a header needs one."
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")  # columns of its files, which have no header
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
-# Several classes of one text, as in GoEmotions, or a score, as of STS: each value would become a class.
-_SEVERAL = re.compile(r"\d+(?:[.,]\d+)+")
+# Several classes of one text, as in GoEmotions, whose combinations would become classes.
+_SEVERAL = re.compile(r"\d+(?:,\d+)+")
 # Scores in the last column of a tagger's output are no labels either.
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
@@ -672,7 +672,7 @@ def _texts(
             raise InputError(f"{where}: column {column!r} is empty. Remove the example.")
     value = value_of(record, label_column, where)
     if isinstance(value, str) and _SEVERAL.fullmatch(value) and value not in classes:
-        raise InputError(f"{where}: the label {value!r} is a score or joins several classes. Write one class a text.")
+        raise InputError(f"{where}: the label {value!r} joins several classes. Write one class a text.")
     return {**row, "label": label_of(value, label_column, where, UNLABELLED, classes)}
 
 

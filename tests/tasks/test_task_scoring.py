@@ -2,8 +2,10 @@
 
 import itertools
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 from datasets import Dataset
 from support.labelled import LABELS
@@ -11,6 +13,7 @@ from support.numeric import assert_rounding
 
 from hf_xalign import metrics
 from hf_xalign.data.span_labels import Span, find_spans
+from hf_xalign.errors import InputError
 from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
 from hf_xalign.tasks.questions import best_spans, window_spans
 from hf_xalign.tasks.results import format_scores, write_scores
@@ -110,6 +113,17 @@ def test_scores_of_a_task():
     found = SequenceTask(LabelSet.of(["x", "y"])).score(Examples("f", "de", rows), rows, [np.array(0)] * 3)
     assert found.totals().keys() == {"accuracy"}
     assert_rounding(found.totals()["accuracy"], 2 / 3, RATIO)
+
+
+def test_scores_are_no_classes_and_classes_may_be_written_as_fractions():
+    def make(*labels, given=()):
+        rows = Dataset.from_dict({"text_a": [*labels], "label": [*labels]})
+        return SequenceTask.make(SimpleNamespace(labels=[*given]), [Examples("sts.tsv", "de", rows)], [])
+
+    with pytest.raises(InputError, match=r"sts.tsv: the label '3.25' is a score"):
+        make("3.25", "4.0")
+    assert make("1.0", "2.0").labels.names == ("1.0", "2.0")
+    assert make("0.5", given=["0.5", "1"]).labels.names == ("0.5", "1")
 
 
 # ---- Answers out of logits ----

@@ -252,7 +252,7 @@ def align_shards(
     settings, versions, inputs = rules.identity(counts)
     inputs = [*([str(path), checksum(path)] for path, _ in files), *inputs]
     encoder = (str(Path(model).absolute()) if Path(model).exists() else model, device)
-    loaded, tokenizer = open_encoder(encoder) if rules.kind == "encoder" else (None, None)
+    loaded, tokenizer = _loaded(encoder) if rules.kind == "encoder" else (None, None)
     if tokenizer:
         inputs.append(encoder_digest(loaded, tokenizer))
     total = sum(rows for _, rows in files)
@@ -664,7 +664,7 @@ def _choose_layer(job: Job) -> tuple[dict[str, Any], list[Path]]:
     from hf_xalign.links.neural import choose_layer
 
     words = map(list, zip(*job.words(None, _LAYER_PAIRS)))
-    layer = choose_layer(*open_encoder(job.encoder), *words, method=job.rules.method)
+    layer = choose_layer(*_loaded(job.encoder), *words, method=job.rules.method)
     logger.info("linking by layer %d, in which the two directions agree most", layer)
     return {"layer": layer}, []
 
@@ -678,7 +678,7 @@ def make_linker(job: Job, key: Pair | None) -> Linker:
 
         layer = job.mark("layer")["layer"] if rules.layer is None else rules.layer
         options: Any = {"symmetrization": rules.symmetrization, "layer": layer, "method": rules.method}
-        return partial(encoder_links, *open_encoder(job.encoder), **options)
+        return partial(encoder_links, *_loaded(job.encoder), **options)
     if rules.kind == "dictionary":
         entries, is_turned = load_dictionary(rules.file(key)), job.mark(_fit_name(key, _ORDER))["turned"]
         return job.dictionary_linker(key, turned(entries) if is_turned else entries)
@@ -700,7 +700,7 @@ def _count_matchable(path: Path, entries: Sequence[tuple[str, str]], source: str
     logger.log(logging.WARNING if cannot else logging.INFO, "%s: %s entries can match words%s", path, count, without)
 
 
-def open_encoder(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def _loaded(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return encoder and tokenizer; a name and a device are loaded."""
     if not isinstance(encoder[0], str):
         return encoder

@@ -45,13 +45,14 @@ class PharaohReader:
             lines += 1
             if links:
                 lowest.append(min(map(min, links)))
-        self._from_one = min(lowest, default=0) > 0
-        fault = _FROM_ONE if self._from_one and len(lowest) >= _ENOUGH else None
         if lines != pairs:
-            fault = f"has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same order, "
-            fault += "and an empty line for a pair without links."
-        if fault:
-            raise InputError(f"{path} {fault}")
+            raise InputError(
+                f"{path} has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same "
+                "order, and an empty line for a pair without links."
+            )
+        self._from_one = min(lowest, default=0) > 0
+        if self._from_one and len(lowest) >= _ENOUGH:
+            raise InputError(f"{path} {_FROM_ONE}")
         self._links = enumerate(read_pharaoh(path), start=1)
         self._equal = self._equal_turned = 0  # links between equal words, as the file has them and the other way round
 

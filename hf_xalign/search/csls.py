@@ -83,10 +83,8 @@ def nearest_neighbours(
         >>> nearest_neighbours(source, target, k=1).source_to_target
         tensor([1, 0])
     """
-    check_choice(("csls", "cosine", "margin"), similarity=similarity)
+    check_choice(("csls",) if legacy else ("csls", "cosine", "margin"), similarity=similarity)
     check_range(least=1, k=k, source_vectors=len(source), target_vectors=len(target))
-    if legacy and similarity != "csls":
-        raise InputError("legacy=True is a variant of CSLS: leave similarity at 'csls'")
     device = torch.device(device) if device is not None else source.device
     source, target = (side.detach().to(device, torch.float32) for side in (source, target))
     with plain_float32(device):

@@ -17,7 +17,7 @@ from transformers.integrations.integration_utils import TrackioCallback
 from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
 from hf_xalign.cache import hold_folder, read_mark
-from hf_xalign.checks import require
+from hf_xalign.checks import check_choice, require
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.record import Record, to_plain
 from hf_xalign.tasks.results import SCORES, begin, finished
@@ -161,11 +161,9 @@ def search_settings(
             "in the same storage"
         )
     optuna: Any = require("optuna", "a search", "search")
-    make = trainer.make_model
-    if make is None:
+    if (make := trainer.make_model) is None:
         raise InputError("search: every trial needs a new model. Make the trainer with model_init, a function.")
-    if str(getattr(backend, "value", backend or "optuna")) != "optuna":
-        raise InputError(f"backend={backend}: only optuna is supported")
+    check_choice(("optuna",), backend=getattr(backend, "value", backend or "optuna"))
     if direction is None and compute_objective is not None:
         raise InputError("search: compute_objective needs direction=maximize or direction=minimize")
     direction = direction or ("minimize" if is_lower_better(trainer.args.headline) else "maximize")

@@ -321,14 +321,15 @@ class TokenEntries:
         without: list[str] = []
         pairs: dict[tuple[int | str, int | str], None] = {}
         for pair, entry in zip(zip(first, second, strict=True), words, strict=True):
-            reason: str | None = next((why for why in ("unknown", "several_pieces") if why in pair), None)
-            reason = reason or ("same_piece" if pair[0] == pair[1] else "repeated" if pair in pairs else None)
-            if reason is None:
-                pairs[pair] = None
-                continue
-            dropped[reason] += 1
-            if reason in pair:
+            if "unknown" in pair or "several_pieces" in pair:
+                dropped["unknown" if "unknown" in pair else "several_pieces"] += 1
                 without.append(" / ".join(entry))
+            elif pair[0] == pair[1]:
+                dropped["same_piece"] += 1
+            elif pair in pairs:
+                dropped["repeated"] += 1
+            else:
+                pairs[pair] = None
         if without:
             missing = f"{len(without):,} of {len(words):,}"
             logger.warning("%s: %s entries have no one piece for each word: %s", name, missing, "; ".join(without[:3]))

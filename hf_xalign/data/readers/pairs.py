@@ -177,6 +177,8 @@ def row_languages(record: Record, pair: Pair, target_lang: str) -> Record:
     The columns of `pair` hold sentences, also where their names could be those of languages.
     """
     said = {name.lower(): record[name] for name in record.keys() - pair[:2] if name.lower() in SAY_LANGUAGES}
+    if not said:
+        return said
     for name in (*forms.DIRECTIONS, *forms.OF_ROW):
         codes = forms.split_direction(said.get(name))
         if codes and not (name in forms.OF_ROW and find_language(said[name])):  # `pt-BR` is one

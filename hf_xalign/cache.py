@@ -93,7 +93,7 @@ def map_rows(
 ) -> Dataset:
     """Call `Dataset.map` on batches and keep its file in the cache; rows in memory are not cached."""
     options["batched"] = True
-    if not dataset.cache_files or options.get("num_proc"):
+    if not dataset.cache_files:
         return dataset.map(function, new_fingerprint=new_fingerprint, load_from_cache_file=False, **options)
     from datasets.fingerprint import Hasher
 

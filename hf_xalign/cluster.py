@@ -1,20 +1,25 @@
-"""Spread work over processes of this machine by `datasets`, or over a cluster by Ray Data."""
+"""Spread work over processes of this machine, or over a cluster by Ray Data."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from hf_xalign.checks import require
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 
 Map = Callable[[Callable[..., object], Iterable[tuple]], Iterator[Any]]
 """Function that calls another one with the shared object and each task's arguments, and yields results in order."""
+
+_function: Callable[[int], str]  # in processes that `run_tasks` forks
 
 
 def run_tasks(function: Callable[[int], str], count: int, *, workers: int, desc: str | None = None) -> list[str]:
@@ -22,36 +27,31 @@ def run_tasks(function: Callable[[int], str], count: int, *, workers: int, desc:
 
     Processes are forked, in which torch with several threads may wait for ever: `function` must not use torch.
     """
-    from datasets import Dataset
-
-    if not count:
-        return []
-    numbers = Dataset.from_dict({"number": [*range(count)]})
-    processes = min(workers, count) if workers > 1 else None
-    # Without a fingerprint of its own, `map` would hash the function with all that it holds.
-    texts = numbers.map(_InProcess(function, os.getpid()), new_fingerprint="tasks", desc=desc, num_proc=processes)
-    return texts["text"][:]
+    if min(workers, count) < 2:
+        return [function(number) for number in progress(range(count), desc=desc)]
+    # Not `Dataset.map`: it starts a manager process, which stays when this one is killed.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(min(workers, count), context, _start_worker, (function, os.getpid())) as pool:
+        return list(progress(pool.map(_run_task, range(count)), desc=desc, total=count))
 
 
-@dataclass
-class _InProcess:
-    """Function of `Dataset.map` whose process ends with its parent."""
+def _start_worker(function: Callable[[int], str], parent: int) -> None:
+    """Keep the function, which is never pickled, and let this process end with its parent and silently at Ctrl-C."""
+    global _function
+    _function = function
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
-    function: Callable[[int], str]
-    parent: int
-    watched: bool = False
 
-    def __call__(self, row: dict[str, int]) -> dict[str, str]:
-        # Forked processes hold each other's pipes open, so that those of a killed parent would wait for ever.
-        if os.getpid() != self.parent and not self.watched:
-            self.watched = True
-            threading.Thread(target=self._watch, daemon=True).start()
-        return {"text": self.function(row["number"])}
+def _run_task(number: int) -> str:
+    return _function(number)
 
-    def _watch(self) -> None:
-        while os.getppid() == self.parent:
-            time.sleep(1)
-        os._exit(1)
+
+def _watch(parent: int) -> None:
+    # Forked processes hold each other's pipes open, so that those of a killed parent would wait for ever.
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def run_on_cluster(

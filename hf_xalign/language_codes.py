@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import re
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import regex
 from babel import Locale, UnknownLocaleError
 from babel.core import get_global
 
-from hf_xalign.cache import table_rows
 from hf_xalign.errors import InputError
 
 # A code becomes a key of records and part of file names, so it has no dots, slashes or spaces.
@@ -178,7 +176,18 @@ def _variants(code: str) -> list[str]:
 
 
 # Common names that are different in CLDR's English list.
-_OTHER_NAMES: dict[str, str] = dict(table_rows(Path(__file__).with_name("language_names.tsv")))
+_OTHER_NAMES = {
+    "bengali": "bn",
+    "farsi": "fa",
+    "kinyarwanda": "rw",
+    "mandarin": "zh",
+    "norwegian": "no",
+    "oriya": "or",
+    "panjabi": "pa",
+    "sinhalese": "si",
+    "tagalog": "fil",
+    "uighur": "ug",
+}
 
 
 @cache

@@ -29,7 +29,7 @@ from hf_xalign.modeling.languages import language_ids
 from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.objectives.masked import MaskedTokens
-from hf_xalign.objectives.term import Objective, Term, Vectors
+from hf_xalign.objectives.term import Term, Vectors
 from hf_xalign.record import Record
 from hf_xalign.score import Score
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
@@ -79,7 +79,6 @@ class AlignMLMTrainer(AlignmentTrainer):
     scores_nothing = True
     computes = ("masked", "entries")
     args: AlignMLMConfig
-    objective: Objective
 
     def __init__(
         self,
@@ -108,8 +107,13 @@ class AlignMLMTrainer(AlignmentTrainer):
         if entries is not None:
             entries.check_vocabulary(_vocabulary(model))
         if args.has_language_embeddings:
+            known = cast(dict[str, int], language_ids(model.config))
             for dataset in filter(None, (train_dataset, self.eval_dataset)):
-                _check_languages(dataset, cast(dict[str, int], language_ids(model.config)))
+                if unknown := sorted({*"+".join(dataset.unique("source_lang")).split("+")} - {*known}):
+                    raise InputError(
+                        f"the encoder has language embeddings of {', '.join(known)}, but not of {', '.join(unknown)}. "
+                        "Call hf_xalign.modeling.add_language_embeddings with all languages."
+                    )
         if not args.dropout:
             disable_dropout(model)
         freeze_unused(model, model.config.num_hidden_layers)
@@ -237,14 +241,6 @@ class AlignMLMTrainer(AlignmentTrainer):
                     "seed, or load the entries from that folder."
                 )
         super().load_model(checkpoint, model)
-
-
-def _check_languages(dataset: Dataset, known: dict[str, int]) -> None:
-    if unknown := sorted(set("+".join(dataset.unique("source_lang")).split("+")) - set(known)):
-        raise InputError(
-            f"the encoder has language embeddings of {', '.join(known)}, but not of {', '.join(unknown)}. Call "
-            "hf_xalign.modeling.add_language_embeddings with all languages."
-        )
 
 
 def _entries_of(text: Dataset | None) -> list[dict[str, str | int]]:

@@ -102,12 +102,12 @@ class AlignMLMConfig(AlignmentConfig):
             terms.append(DictionaryCosine(weight=self.alpha))
         return terms
 
-    def formula(self, objective: Objective | None = None) -> str:
-        """Return the objective, by default that of these settings, and the masked text as plain text."""
+    def formula(self, objective: Objective) -> str:
+        """Return an objective under these settings, and the masked text, as plain text."""
         text = ""
         if self.objective == "xlm":
             text = "; a sentence, or both of a pair"
         elif self.objective == "dict_mlm":
             place = "in place of the masked token" if self.dict_mlm == "input" else "as its label"
             text = f"; {place}, its translation with probability {self.translation_probability:g}, where there is one"
-        return (objective or self.loss).formula() + text
+        return objective.formula() + text

@@ -31,7 +31,7 @@ from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.objectives.term import Objective, Term, Vectors
+from hf_xalign.objectives.term import Term, Vectors
 from hf_xalign.record import Record
 from hf_xalign.tasks.task import LanguageInputs
 from hf_xalign.trainers.base.checkpoints import hash_rows
@@ -134,7 +134,6 @@ class ContinualTrainer(TaskTrainer):
     config_class = ContinualConfig
     method = "continual"
     computes = ("links", "f0")
-    objective: Objective
     args: ContinualConfig
 
     def __init__(
@@ -274,20 +273,18 @@ class ContinualTrainer(TaskTrainer):
         return int(np.random.SeedSequence(words).generate_state(1)[0])
 
     def _pair_vectors(self, states: Sequence[torch.Tensor], pairs: Batch) -> Vectors:
+        """Return f of the words of the pairs, and f0 of the pivot words: cached, or computed without gradient."""
         words = pool_layers(states, pairs, "token")
         if not self.objective.reads("f0"):
             return Vectors(pairs, words=words)
-        f0 = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
-        return Vectors(pairs, words=words, f0=f0)
-
-    def _frozen_vectors(self, pairs: Batch) -> torch.Tensor:
-        """Compute f0 of the pivot words, (words, layers, dim), without gradient."""
+        if "reference" in pairs:
+            return Vectors(pairs, words=words, f0=pairs["reference"])
         inputs = {"input_ids": pairs["kept_ids"], "attention_mask": pairs["kept_mask"]}
         if self._reference_row is not None:
             inputs["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
         with torch.no_grad(), self.accelerator.autocast():
-            states = _states(cast(nn.Module, self._reference), inputs, self.layers)
-            return pool_layers(states, pairs, "kept")
+            before = _states(cast(nn.Module, self._reference), inputs, self.layers)
+            return Vectors(pairs, words=words, f0=pool_layers(before, pairs, "kept"))
 
 
 def _split(inputs: Batch) -> tuple[Batch, Batch]:

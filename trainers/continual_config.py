@@ -110,9 +110,9 @@ class ContinualConfig(TaskConfig):
             terms.append(KeepPivot(weight=self.regularizer_weight, **scale, words=words, reduction=reduction))
         return terms
 
-    def formula(self, objective: Objective | None = None) -> str:
-        """Return the objective, by default that of these settings, as plain text."""
+    def formula(self, objective: Objective) -> str:
+        """Return an objective under these settings as plain text."""
         return (
-            f"L_task + {self.alpha:g} ({(objective or self.loss).formula()})\nf: {self.pooling} "
+            f"L_task + {self.alpha:g} ({objective.formula()})\nf: {self.pooling} "
             f"subword, layers {', '.join(map(str, self.layers))}"
         )

@@ -25,7 +25,7 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import pool_sentences
-from hf_xalign.objectives.term import Objective, Vectors
+from hf_xalign.objectives.term import Vectors
 from hf_xalign.score import Score
 from hf_xalign.trainers.base.fsdp import reshard, shard
 from hf_xalign.trainers.base.opening import describe_pairs
@@ -70,7 +70,6 @@ class PPATrainer(AlignmentTrainer):
     can_shard = True
     computes = ("keys", "projections", "masked")
     args: PPAConfig
-    objective: Objective
     # Counts of kept and dropped pairs by language; empty for encoded pairs.
     pair_counts: dict[str, PairCounts]
 

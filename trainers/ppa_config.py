@@ -139,9 +139,8 @@ class PPAConfig(AlignmentConfig):
             terms.append(MaskedTokens(seen="pair" if self.words == "tlm" else "sentence"))
         return terms
 
-    def formula(self, objective: Objective | None = None) -> str:
-        """Return the objective, by default that of these settings, and its vectors q and k as plain text."""
-        objective = objective or self.loss
+    def formula(self, objective: Objective) -> str:
+        """Return an objective under these settings, and its vectors q and k, as plain text."""
         queue = f"; {self.queue_size} keys in the queue" if objective.reads("keys") else ""
         head = "W2 ReLU(W1 h / |h|)" if self.normalize == "before" else "W2 ReLU(W1 h), divided by its length"
         vectors = f"{queue}\nq, k: {head}, h: {self.sentence_pooling} of the last layer"

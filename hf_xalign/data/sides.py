@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,19 +33,28 @@ def check_sides(pairs: Dataset, name: str) -> None:
     """Raise an InputError if a sample of pairs shows that their sides are swapped or are no sentences."""
     rows = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), SAMPLE)).astype(int))
     first, sample = pairs[0], pairs[rows]
-    for side in ("source", "target"):
-        if fault := forms.fault_of_marks(sample[side]):
-            raise InputError(f"{name}: {describe_pair(first)}: the {side} is {fault}, or give --sides_checked true.")
-    if fault := fault_of_sides(sample["source"], sample["target"], first["source_lang"], first["target_lang"]):
+    for fault in faults_of_sides(sample["source"], sample["target"], first["source_lang"], first["target_lang"]):
         raise InputError(
-            f"{name}: {fault}: {describe_pair(first)}. Name the columns by source_column and target_column "
-            "(--source_column and --target_column on the command line), or swap the two files. If the sides are "
-            "right, give --sides_checked true."
+            f"{name}: {describe_pair(first)}: {fault}. If the sides are right, give --sides_checked true."
         )
 
 
-def fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> str | None:
-    """Return what is wrong with the two sides, without a model: scripts, function words, repeated strings."""
+def faults_of_sides(
+    sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str
+) -> Iterator[str]:
+    """Yield what is wrong with the two sides, and the remedy, without a model: marks of tools, then languages."""
+    for side, texts in (("source", sources), ("target", targets)):
+        if fault := forms.fault_of_marks(texts):
+            yield f"the {side} is {fault}"
+    if fault := _fault_of_sides(sources, targets, source_lang, target_lang):
+        yield (
+            f"{fault}. Name the columns by source_column and target_column (--source_column and --target_column on "
+            "the command line), or swap the two files"
+        )
+
+
+def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> str | None:
+    """Return what scripts, function words and repeated strings tell against the two sides."""
     scripts = [unicode_scripts(str(likely_language(code).script)) for code in (source_lang, target_lang)]
     own, pivot = (letters_in(names if all(scripts) else frozenset()) for names in scripts)
 

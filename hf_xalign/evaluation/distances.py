@@ -154,10 +154,14 @@ def _measure(
     random = _vector_rows(target, sentences["target"], drawn.random, f"{language}, target")
     present = (source.present[query] & target.present[linked] & target.present[random]).numpy()
     query, linked, random = query[present], linked[present], random[present]
-    return {
-        layer: _distances(source.vectors[query, n], target.vectors[linked, n], target.vectors[random, n])
-        for n, layer in enumerate(layers)
-    }
+    measured = {}
+    for n, layer in enumerate(layers):
+        x = source.vectors[query, n].double()
+        others = [target.vectors[rows, n].double() for rows in (linked, random)]
+        l2 = [torch.linalg.vector_norm(x - y, dim=-1).numpy() for y in others]
+        cosine = [(1 - nn.functional.cosine_similarity(x, y, dim=-1)).clamp(0, 2).numpy() for y in others]
+        measured[layer] = {"l2": Distances(*l2), "cosine": Distances(*cosine)}
+    return measured
 
 
 def area_under_curve(distances: Distances) -> float:
@@ -274,11 +278,3 @@ def _vector_rows(vectors: WordVectors, sentences: np.ndarray, words: np.ndarray,
             f"{what}: pair {number} of this language links word {index} of {count}. Align the text again."
         )
     return rows
-
-
-def _distances(x: torch.Tensor, linked: torch.Tensor, random: torch.Tensor) -> dict[str, Distances]:
-    """Measure the distances between row i of `x` and row i of the others, float (n, dim) each."""
-    x, others = x.double(), (linked.double(), random.double())
-    l2 = [torch.linalg.vector_norm(x - y, dim=-1).numpy() for y in others]
-    cosine = [(1 - nn.functional.cosine_similarity(x, y, dim=-1)).clamp(0, 2).numpy() for y in others]
-    return {"l2": Distances(*l2), "cosine": Distances(*cosine)}

@@ -44,11 +44,6 @@ def language_rows(dataset: Dataset) -> dict[str, np.ndarray]:
     return {language: np.flatnonzero(languages == language) for language in sorted(set(languages.tolist()))}
 
 
-def side_language(rows: Dataset, side: str) -> str | None:
-    """Return the language of one side of rows in one language, or None without a language column."""
-    return only_language(rows, f"{side}_lang", "the pairs")
-
-
 def side_texts(
     dataset: Dataset, column: str = ""
 ) -> Iterator[tuple[str, str | None, list[Any], dict[str, np.ndarray]]]:
@@ -62,7 +57,7 @@ def side_texts(
     for side in SIDES:
         shared: dict[str | None, list[str]] = {}
         for language, rows in rows_by_language.items():
-            shared.setdefault(side_language(rows, side), []).append(language)
+            shared.setdefault(only_language(rows, f"{side}_lang", "the pairs"), []).append(language)
         for code, languages in shared.items():
             texts, places = dict[str | tuple[str, ...], int](), {}
             for language in languages:
@@ -76,7 +71,7 @@ def side_vectors(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Dataset, side: str, **options: Any
 ) -> WordVectors:
     """Extract the word vectors of one side of rows in one language; `options` go to [`extract_word_vectors`]."""
-    with language_context(model, side_language(rows, side)):
+    with language_context(model, only_language(rows, f"{side}_lang", "the pairs")):
         return extract_word_vectors(model, tokenizer, rows[f"{side}_words"][:], **options)
 
 

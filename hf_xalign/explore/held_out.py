@@ -15,11 +15,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.parallel import only_language
 from hf_xalign.data.words import has_letter
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
-from hf_xalign.evaluation.vectors import encode_sentences, encode_words, language_rows, side_language
+from hf_xalign.evaluation.vectors import encode_sentences, encode_words, language_rows
 from hf_xalign.search.csls import Similarity
 from hf_xalign.search.ranking import nearest
 
@@ -93,7 +94,7 @@ class HeldOut:
         for language, row_ids in language_rows(self._text).items():
             rows = self._text.select(row_ids)
             for side in SIDES:
-                yield language, side, side_language(rows, side) or "en", rows
+                yield language, side, only_language(rows, f"{side}_lang", "the pairs") or "en", rows
 
     def compare(self, source: str, source_lang: str, target: str, target_lang: str) -> WordSimilarity:
         """Return the cosines of the words of two sentences."""

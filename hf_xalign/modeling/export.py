@@ -73,7 +73,13 @@ def save_sentence_transformer(
         InputError: transformers alone cannot load the model, `pooling` is unknown, `folder` exists, or a weight is not
             finite.
     """
-    _check_plain(model)
+    # transformers alone must be able to load the weights.
+    if modules_of(model, XAlignLayer):
+        raise InputError(
+            "this encoder has modules that sentence-transformers does not load. Export it as ONNX, whose graph "
+            "contains them (`hf-xalign export RUN OUT --onnx`), or use encode_sentences"
+        )
+    check_bare(model, "an export")
     check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
     _check_finite(model)
@@ -183,16 +189,6 @@ def read_length(config: PreTrainedConfig) -> dict[str, int]:
     settings = read_settings(source, LENGTH_FILE, getattr(config, "_commit_hash", None))
     types = {"max_seq_length": int, "do_lower_case": bool}
     return {name: settings[name] for name in types if isinstance(settings.get(name), types[name])}
-
-
-def _check_plain(model: PreTrainedModel) -> None:
-    """Raise an InputError for a model whose saved weights transformers alone cannot load."""
-    if modules_of(model, XAlignLayer):
-        raise InputError(
-            "this encoder has modules that sentence-transformers does not load. Export it as ONNX, whose graph "
-            "contains them (`hf-xalign export RUN OUT --onnx`), or use encode_sentences"
-        )
-    check_bare(model, "an export")
 
 
 def _check_finite(model: PreTrainedModel | PeftModel) -> None:

@@ -313,9 +313,13 @@ def cache_features(
             logger.info("using the cached word vectors in %s", folder)
         else:
             (folder / "cache.json").unlink(missing_ok=True)
-            _check_room(folder, sum(map(_size, files)), dtype)
-            sizes = _gb(sum(map(_size, files))), words.shape[0], len(plan)
-            logger.info("%s of word vectors (%d words of %d sentences) in %s", *sizes, folder)
+            size, free = sum(map(_size, files)), shutil.disk_usage(folder).free
+            if size > free:
+                smaller = ", or store bfloat16 (half the size)" if dtype == torch.float32 else ""
+                room = f"no space for {_gb(size)} of word vectors, only {_gb(free)} are free"
+                raise InputError(f"{folder}: {room}: {_ELSEWHERE}{smaller}")
+            counts = words.shape[0], len(plan)
+            logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(size), *counts, folder)
             with ray_encoders(model, ray) as cluster:
                 wanted = [*layers, frozen_layers] if frozen_layers else layers
                 options: Any = {"pad_token_id": pad_token_id, "batch_size": batch_size, "dtype": autocast}
@@ -424,15 +428,6 @@ def _encoder_fingerprint(model: PreTrainedModel) -> str:
             del config[name]
     text = json.dumps([model_fingerprint(model), type(model).__name__, config], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _check_room(folder: Path, size: int, dtype: torch.dtype) -> None:
-    free = shutil.disk_usage(folder).free
-    if size > free:
-        smaller = ", or store bfloat16 (half the size)" if dtype == torch.float32 else ""
-        raise InputError(
-            f"{folder}: no space for {_gb(size)} of word vectors, only {_gb(free)} are free: {_ELSEWHERE}{smaller}"
-        )
 
 
 def _size(vectors: CachedVectors) -> int:

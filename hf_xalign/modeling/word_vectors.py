@@ -184,12 +184,13 @@ def _rebuild(
     model = model_class(config)
     cast(nn.Module, model).to("cuda" if gpu else "cpu", dtype)
     model.load_state_dict(state, strict=False)
-    return partial(_on_worker, function, model.eval())
+    model.eval()
 
+    def run(batch: tuple) -> States:
+        rows, mask, states = function(model, *batch)
+        return rows, mask.cpu(), [hidden.cpu() for hidden in states]
 
-def _on_worker(function: Callable[..., States], model: PreTrainedModel, batch: tuple) -> States:
-    rows, mask, states = function(model, *batch)
-    return rows, mask.cpu(), [hidden.cpu() for hidden in states]
+    return run
 
 
 def _in_threads(forward: Callable[[int], States], starts: Iterable[int], threads: int) -> Generator[States]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Literal, NoReturn
@@ -196,10 +196,10 @@ class Term(ABC):
 
 
 class Objective(Sequence[Term]):
-    """Terms of a loss, in order: L = sum of weight * term.
+    """Terms of a loss, in order: L = sum of weight * term; none for a loss that is not a list of terms.
 
     Raises:
-        InputError: there is no term; an entry is not a `Term`; two terms have the same name; a weight is not positive;
+        InputError: an entry is not a `Term`; two terms have the same name; a weight is not positive;
             or two terms keep different sides or words.
 
     Example:
@@ -211,8 +211,6 @@ class Objective(Sequence[Term]):
 
     def __init__(self, terms: Iterable[Term]):
         self._terms = list(terms) if isinstance(terms, Iterable) else [terms]
-        if not self._terms:
-            raise InputError("objective: give at least one term")
         for term in self._terms:
             if not isinstance(term, Term):
                 raise InputError(f"objective: {term!r} is not a Term such as hf_xalign.objectives.WordContrast()")
@@ -239,9 +237,6 @@ class Objective(Sequence[Term]):
 
     def __len__(self) -> int:
         return len(self._terms)
-
-    def __iter__(self) -> Iterator[Term]:
-        return iter(self._terms)
 
     def reads(self, *names: Read) -> bool:
         """Return whether a term reads one of these."""

@@ -555,7 +555,10 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
     scheme, paths = find_source(source, LABELLED, split)
     if scheme == "hub":
         dataset = load_hub(source, split, revision)
-        return "row", _lowered(_hub_records(dataset)), dataset
+        names = _class_names(dataset)
+        # With class names in place of class ids.
+        named = ({c: _named(row[c], names[c]) if c in names else row[c] for c in row} for row in dataset)
+        return "row", _lowered(enumerate(named, 1)), dataset
     rows = _lowered(itertools.chain.from_iterable(map(read_rows, paths)))
     if scheme == "pattern":
         return "example", enumerate((row for _, row in rows), 1), None
@@ -584,13 +587,6 @@ def _of_partition(records: Records, source: str, split: str) -> Records:
         logger.info("%s: %s of %s rows are of the split %s", source, counts[name], counts.total(), name)
         rows = [(line, record) for line, record in rows if record.get(column) == name]
     return iter(rows)
-
-
-def _hub_records(dataset: Dataset) -> Records:
-    """Yield the records of a Hub dataset, with class names in place of class ids."""
-    names = _class_names(dataset)
-    for row, record in enumerate(dataset, 1):
-        yield row, {c: _named(value, names[c]) if c in names else value for c, value in record.items()}
 
 
 def _class_names(dataset: Dataset | None) -> dict[str, list[str]]:

@@ -98,12 +98,13 @@ def _mapping(**changes: Any) -> dict[str, Any]:
 
 
 def _ppa() -> dict[str, Any]:
+    config = PPAConfig(queue_size=1000, **SETTINGS)
     ends = {"": 0.0, "_to_pivot": 0.01, "_from_pivot": -0.01}
     before, after = ({f"sentence_cls{end}": value + more for end, more in ends.items()} for value in (0.95, 0.93))
     return make_record(
         method="ppa",
         preset="default",
-        objective=PPAConfig(queue_size=1000, **SETTINGS).formula(),
+        objective=config.formula(config.loss),
         paper=dict(PPATrainer._paper),
         links={},
         scores={"before": {"de": before}, "after": {"de": after | {"pool_sentences": 480}}},
@@ -113,14 +114,14 @@ def _ppa() -> dict[str, Any]:
 def _align_mlm() -> dict[str, Any]:
     derived, corpus, out = "en-x-inv-trans", "en=/home/me/text/brown.jsonl", "/scratch/me/runs/a b"
     text = {"source": "/home/me/text/brown.jsonl", "hub_id": None, "language": "en", "sentences": 4000}
-    config = "/home/me/settings/align_mlm_small.yaml"
+    file, config = "/home/me/settings/align_mlm_small.yaml", AlignMLMConfig(**SETTINGS)
     return make_record(
         method="align_mlm",
         preset="default",
         license=None,
-        command=["hf-xalign", "train", "align_mlm", "--config", config, "--corpus", corpus, f"--output_dir={out}"],
+        command=["hf-xalign", "train", "align_mlm", "--config", file, "--corpus", corpus, f"--output_dir={out}"],
         settings={"corpus": [corpus], "derive": ["inversion", "transliteration"], "output_dir": out},
-        objective=AlignMLMConfig(**SETTINGS).formula(),
+        objective=config.formula(config.loss),
         paper=dict(AlignMLMTrainer._paper),
         languages={"pivot": "en", "others": [derived]},
         links={},
@@ -153,7 +154,7 @@ def _task(config: TaskConfig, kind: str, metrics: tuple[str, ...], **task: Any) 
         languages={"pivot": "en", "others": ["hi"]},
         command=["hf-xalign", "train", "finetune", "--train_data", "en=/home/me/en.jsonl"],
         settings={"train_data": ["en=/home/me/en.jsonl"], "preset": config.preset},
-        objective=config.formula(),
+        objective=config.formula(config.loss),
         paper=None,
         links={},
         drift={},

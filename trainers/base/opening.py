@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 from datasets import Dataset
-from peft import PeftConfig, PeftModel, PromptLearningConfig
+from peft import PeftConfig, PromptLearningConfig
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from transformers.trainer_utils import number_of_arguments
@@ -19,7 +19,7 @@ from hf_xalign.data.parallel import first_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.export import open_sentence_transformer
 from hf_xalign.modeling.loading import load_tokenizer
-from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start, sketch_base
+from hf_xalign.modeling.xalign.config import XAlignConfig, base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import base_entry
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
@@ -86,16 +86,6 @@ def check_precision(model: PreTrainedModel) -> None:
         raise InputError(f"the weights are float16, which the optimizer cannot train. {remedy}.")
     if torch.bfloat16 in kinds:
         logger.warning("the weights are bfloat16: steps of less than 0.2%% of a weight are lost. %s", remedy)
-
-
-def sketch_of_base(model: PreTrainedModel) -> str | None:
-    """Return the fingerprint of the encoder below a `PeftModel`'s adapters, unless their config has it."""
-    if not isinstance(model, PeftModel):
-        return None
-    for config in model.peft_config.values():
-        if isinstance(config, XAlignConfig) or changed_start(config):
-            return None
-    return sketch_base(model)
 
 
 def describe_encoder(name: str, model: PreTrainedModel) -> str:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, cast
 import torch
 from datasets import Dataset
 from huggingface_hub import CommitInfo
-from peft import PeftModel
+from peft import PeftConfig, PeftModel
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer
@@ -35,11 +35,10 @@ from hf_xalign.hub.upload import check_login
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
 from hf_xalign.modeling.export import LENGTH_FILE, read_length
 from hf_xalign.modeling.mlm_head import MaskedLMHead
-from hf_xalign.modeling.xalign.config import SKETCH
+from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
 from hf_xalign.record import FILENAME, base_entry, phase
 from hf_xalign.trainers.base import checkpoints, fsdp
 from hf_xalign.trainers.base.callbacks import stop_if_not_finite
-from hf_xalign.trainers.base.opening import sketch_of_base
 from hf_xalign.trainers.base.run import Reporting, Run
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
@@ -108,7 +107,10 @@ class SavingTrainer(Trainer):
         """Keep what is saved with the trained weights, because the base's folder may be gone when the run ends."""
         adapter = hasattr(model, "peft_config")
         self._prefix, self._carried = ("", {}) if adapter else carried_weights(model)
-        self._sketch = sketch_of_base(model)
+        configs: list[PeftConfig] = [*model.peft_config.values()] if isinstance(model, PeftModel) else []
+        # A config of ours has it already.
+        known = any(isinstance(config, XAlignConfig) or changed_start(config) for config in configs)
+        self._sketch = sketch_base(model) if configs and not known else None
         self._length = {} if adapter else read_length(model.config)
 
     @property

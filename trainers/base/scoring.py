@@ -34,8 +34,8 @@ class ScoringTrainer(SavingTrainer):
     scores_start: ClassVar[bool] = True
     # True if a run without evaluation text has a record.
     scores_nothing: ClassVar[bool] = False
-    # Terms of the loss, for methods whose loss is a list of them.
-    objective: Objective | None = None
+    # Terms of the loss, none for methods whose loss is not a list of them.
+    objective: Objective
     # Term of the loss that grows by design, so that its growth is not a sign of divergence.
     growing_term: str = ""
     # True inside `training_step`; other calls of `compute_loss` are not logged.

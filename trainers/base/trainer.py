@@ -236,10 +236,11 @@ class AlignmentTrainer(ScoringTrainer):
         if objective is not None:
             defined = excludes("objective= defines the loss. Set this in its terms.")
             check(args, inherited=dict.fromkeys(args.LOSS, defined))
-        if args.LOSS:
-            self.objective = Objective(args.terms() if objective is None else objective)
-            reason = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."
-            self.objective.require(self.computes, reason)
+        self.objective = args.loss if objective is None else Objective(objective)
+        if args.LOSS and not self.objective:
+            raise InputError("objective: give at least one term")
+        reason = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."
+        self.objective.require(self.computes, reason)
 
     def _complete(self) -> None:
         """Make the method's parts in addition to the model, when the Trainer is made."""
@@ -292,7 +293,7 @@ class AlignmentTrainer(ScoringTrainer):
 
     def _count_items(self, batch: Batch) -> list[int]:
         """Count the items of one batch that each term of the loss is averaged over."""
-        return cast(Objective, self.objective).counts(batch)
+        return self.objective.counts(batch)
 
     def _get_num_items_in_batch(self, batch_samples: list, device: torch.device) -> torch.Tensor:
         """Count the items of an optimizer step over its micro-batches and all processes; int64 (terms,)."""
@@ -322,7 +323,7 @@ class AlignmentTrainer(ScoringTrainer):
     def total(self, vectors: Vectors, counts: Counts) -> torch.Tensor:
         """Return the weighted sum of the terms of these vectors, each divided by its count, and log each."""
         with self.accelerator.autocast():
-            return cast(Objective, self.objective)(vectors, self.step_counts(vectors.batch, counts), self.log_term)
+            return self.objective(vectors, self.step_counts(vectors.batch, counts), self.log_term)
 
     def step_counts(self, inputs: Batch, counts: Counts) -> torch.Tensor:
         """Return the counts of the optimizer step, or of this batch if it is all there is."""

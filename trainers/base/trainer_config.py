@@ -254,8 +254,8 @@ class AlignmentConfig(TrainingArguments):
         """Raise an InputError for settings that cannot be trained; the preset is already filled in."""
 
     def terms(self) -> list[Term]:
-        """Return the terms of the loss of these settings."""
-        raise NotImplementedError
+        """Return the terms of the loss of these settings; none if the loss is not a list of them."""
+        return []
 
     @property
     def loss(self) -> Objective:
@@ -266,8 +266,7 @@ class AlignmentConfig(TrainingArguments):
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
     ) -> None:
         """Raise an InputError for a model or a tokenizer that these settings, or this objective, cannot train."""
-        loss = objective or (self.loss if self.LOSS else None)
-        for fault in self.faults(model, tokenizer, cast(Objective, loss)):
+        for fault in self.faults(model, tokenizer, objective or self.loss):
             raise InputError(fault)
 
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
@@ -281,9 +280,9 @@ class AlignmentConfig(TrainingArguments):
             yield "the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens."
         check_embeddings(model, tokenizer)
 
-    def formula(self, objective: Objective | None = None) -> str:
-        """Return the objective, by default that of these settings, as plain text."""
-        return (objective or self.loss).formula()
+    def formula(self, objective: Objective) -> str:
+        """Return an objective under these settings as plain text."""
+        return objective.formula()
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""

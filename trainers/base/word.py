@@ -38,7 +38,7 @@ from hf_xalign.modeling.pooling import layer_index, pool_means, pool_words
 from hf_xalign.modeling.word_vectors import evaluating, select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
-from hf_xalign.objectives.term import Objective, Vectors
+from hf_xalign.objectives.term import Vectors
 from hf_xalign.record import Record
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
@@ -164,7 +164,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
     can_shard = True
     computes = ("links", "words", "f0", "sentences", "sentences0", "teacher", "texts", "sub_batches")
     args: WordAlignmentConfig
-    objective: Objective
     # Aligned layers, as indices into the hidden states.
     layers: list[int]
     # True if `link_pairs` are row numbers of the corpus, not of the batch.

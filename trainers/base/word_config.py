@@ -199,9 +199,9 @@ class WordAlignmentConfig(AlignmentConfig):
                 f"{' and none '.join(missing)} in a sentence; use linked_tokens=words and regularized_words=all"
             )
 
-    def formula(self, objective: Objective | None = None) -> str:
-        """Return the objective, by default that of these settings, and the definition of f as plain text."""
-        return f"{(objective or self.loss).formula()}\nf: {self.word_vector()}"
+    def formula(self, objective: Objective) -> str:
+        """Return an objective under these settings, and the definition of f, as plain text."""
+        return f"{objective.formula()}\nf: {self.word_vector()}"
 
     def word_vector(self) -> str:
         """Return the definition of a word's vector f as plain text."""

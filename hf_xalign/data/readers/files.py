@@ -331,23 +331,21 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
     if source_lang and forms.names_pivot_first(path.name, target_lang, source_lang):
         logger.warning("%s: its first words are read as %s, although the name says otherwise", path, target_lang)
     entries: Entries = []
-    columns: list[int] = []
-    header: list[str] = []
+    header: dict[str, int] = {}  # the names of the two columns of words, and their numbers
     for row, cells in _dictionary_cells(path):
         # Columns of JSON that hold no words may hold numbers and lists.
         fields = [clean_text(cell).strip(" ") if isinstance(cell, str) else "" for cell in cells]
         if not any(fields) or (not entries and fields[0].startswith("#")):
             continue
-        is_header = not (columns or entries or any(map(str.isdecimal, fields)))
-        if is_header and (pair := forms.find_columns(tuple(fields), source_lang, target_lang)):
+        may_be_header = not (header or entries or any(map(str.isdecimal, fields)))
+        if may_be_header and (pair := forms.find_columns(tuple(fields), source_lang, target_lang)):
             # `word` and `translation` name no language.
-            columns = [fields.index(pair.target), fields.index(pair.source)]
-            columns = columns if pair.by_language else sorted(columns)
-            header = [fields[column] for column in columns]
+            names = [pair.target, pair.source] if pair.by_language else sorted(pair[:2], key=fields.index)
+            header = {name: fields.index(name) for name in names}
             continue
-        words = [fields[column] for column in columns if column < len(fields)] if columns else fields
+        words = [fields[column] for column in header.values() if column < len(fields)] if header else fields
         # A row of words and codes of languages is no header, and the next row repeats the codes.
-        if row == 0 or len(words) != 2 or not all(words) or words == header:
+        if row == 0 or len(words) != 2 or not all(words) or words == list(header):
             raise InputError(
                 f"{path}, row {row}: {' '.join(fields)!r} does not have two fields. Write the pivot's word (English), "
                 "a tab and the other word, without scores and notes, as cut -f 1,2 leaves them."

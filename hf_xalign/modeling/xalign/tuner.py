@@ -71,7 +71,12 @@ class XAlignModel(BaseTuner):
         peft_config.base_sketch = peft_config.base_sketch or sketch_base(model)
         if peft_config.adapters and peft_config.reduction_factor > size:
             raise InputError(f"reduction_factor={peft_config.reduction_factor} exceeds the hidden size, {size}")
-        self._places = {_stack_name(model)}
+        backbone, prefix = backbone_of(model), "" if backbone_of(model) is model else f"{model.base_model_prefix}."
+        stack = next((name for name in _STACKS if isinstance(getattr(backbone, name, None), nn.Module)), None)
+        if stack is None:
+            kind = type(backbone).__name__
+            raise InputError(f"{kind} has no stack of layers ({', '.join(_STACKS)}) for a module on top")
+        self._places = {prefix + stack}
         if peft_config.adapters:
             pattern = PLACES[peft_config.adapters]
             layers = {name for name, _ in model.named_modules() if pattern.fullmatch(name)}
@@ -176,14 +181,6 @@ def remove_top(model: PreTrainedModel) -> None:
         for handle in top.handles:
             handle.remove()
         delattr(backbone, TOP_NAME)
-
-
-def _stack_name(model: PreTrainedModel) -> str:
-    backbone = backbone_of(model)
-    for name in _STACKS:
-        if isinstance(getattr(backbone, name, None), nn.Module):
-            return name if backbone is model else f"{model.base_model_prefix}.{name}"
-    raise InputError(f"{type(backbone).__name__} has no stack of layers ({', '.join(_STACKS)}) for a module on top")
 
 
 # By hand, because PEFT's `register_peft_method` refuses names from outside.

@@ -42,7 +42,7 @@ CAPS = {
     "search": (608, 4),
     "statistics": (726, 9),
     "tasks": (2806, 52),
-    "trainers": (6749, 82),
+    "trainers": (6739, 82),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -33,7 +33,6 @@ from hf_xalign.objectives.term import Term, Vectors
 from hf_xalign.record import Record
 from hf_xalign.score import Score
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.base.run import Run
 from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss, Prepared
 
@@ -72,7 +71,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "align-mlm", "cross-lingual-alignment"]
-    _paper = find_paper("tang2022alignmlm")
+    _paper = "tang2022alignmlm"
     config_class = AlignMLMConfig
     method = "align_mlm"
     scores_ends = False

@@ -35,7 +35,6 @@ from hf_xalign.objectives.term import Term, Vectors
 from hf_xalign.record import Record
 from hf_xalign.tasks.task import LanguageInputs
 from hf_xalign.trainers.base.checkpoints import hash_rows
-from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.base.run import text_entries
 from hf_xalign.trainers.base.trainer import Batch, Counts, Loss, Prepared
 from hf_xalign.trainers.base.word import cache_f0, link_pairs, pair_collator, pool_layers
@@ -130,7 +129,7 @@ class ContinualTrainer(TaskTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "continual", "cross-lingual-alignment"]
-    _paper = find_paper("efimov2022impact")
+    _paper = "efimov2022impact"
     config_class = ContinualConfig
     method = "continual"
     computes = ("links", "f0")

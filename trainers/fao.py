@@ -15,7 +15,6 @@ from hf_xalign.modeling.features import can_cache_layers
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.trainers.base.callbacks import AverageAtEnd, final_weights
 from hf_xalign.trainers.base.fsdp import wants_sharding
-from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.base.trainer import Batch, Counts, Loss, Prepared
 from hf_xalign.trainers.base.word import ENCODED_AHEAD, WordAlignmentTrainer, cache_f0, pair_collator
 from hf_xalign.trainers.fao_config import FAOConfig
@@ -43,7 +42,7 @@ class FAOTrainer(WordAlignmentTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "fao", "cross-lingual-alignment"]
-    _paper = find_paper("cao2020multilingual")
+    _paper = "cao2020multilingual"
     config_class = FAOConfig
     method = "fao"
     adapter_rate = 10.0

@@ -17,7 +17,6 @@ from hf_xalign.modeling.features import Needed
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of
 from hf_xalign.modeling.xalign.top import language_numbers
-from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.base.trainer import Batch, Computed, Counts, Loss, Prepared
 from hf_xalign.trainers.base.word import WordAlignmentTrainer, cache_f0, pair_collator, probe
 from hf_xalign.trainers.mao_config import LINKED_ONLY, MAOConfig
@@ -46,7 +45,7 @@ class MAOTrainer(WordAlignmentTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "mao", "cross-lingual-alignment"]
-    _paper = find_paper("saadi2022comparative")
+    _paper = "saadi2022comparative"
     config_class = MAOConfig
     method = "mao"
     trains_encoder = False

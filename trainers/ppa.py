@@ -29,7 +29,6 @@ from hf_xalign.objectives.term import Vectors
 from hf_xalign.score import Score
 from hf_xalign.trainers.base.fsdp import reshard, shard
 from hf_xalign.trainers.base.opening import describe_pairs
-from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.base.run import Run, pivot_sentences
 from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss, Prepared
 from hf_xalign.trainers.ppa_config import PPAConfig
@@ -63,7 +62,7 @@ class PPATrainer(AlignmentTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "ppa", "cross-lingual-alignment"]
-    _paper = find_paper("pan2021multilingual")
+    _paper = "pan2021multilingual"
     config_class = PPAConfig
     method = "ppa"
     adapter_rate = 10.0

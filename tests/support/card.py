@@ -9,6 +9,7 @@ from datasets import Dataset
 from hf_xalign.record import start_record
 from hf_xalign.tasks import Examples
 from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer, PPAConfig, PPATrainer
+from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task_config import TaskConfig
@@ -105,7 +106,7 @@ def _ppa() -> dict[str, Any]:
         method="ppa",
         preset="default",
         objective=config.formula(config.loss),
-        paper=dict(PPATrainer._paper),
+        paper=find_paper(PPATrainer._paper),
         links={},
         scores={"before": {"de": before}, "after": {"de": after | {"pool_sentences": 480}}},
     )
@@ -122,7 +123,7 @@ def _align_mlm() -> dict[str, Any]:
         command=["hf-xalign", "train", "align_mlm", "--config", file, "--corpus", corpus, f"--output_dir={out}"],
         settings={"corpus": [corpus], "derive": ["inversion", "transliteration"], "output_dir": out},
         objective=config.formula(config.loss),
-        paper=dict(AlignMLMTrainer._paper),
+        paper=find_paper(AlignMLMTrainer._paper),
         languages={"pivot": "en", "others": [derived]},
         links={},
         drift={},
@@ -182,7 +183,7 @@ def _continual() -> dict[str, Any]:
     shown = described("sequence", pair=True)["example_inputs"]
     found = _task(config, "sequence", ("accuracy",), labels=labels, continual=named, example_inputs=shown)
     found["data"]["pairs"] = [{"source": "hi=owner/opus:en-hi", "hub_id": "owner/opus", "first": 5000}]
-    return found | {"method": "continual", "paper": dict(ContinualTrainer._paper)}
+    return found | {"method": "continual", "paper": find_paper(ContinualTrainer._paper)}
 
 
 def _tagger() -> dict[str, Any]:

@@ -41,6 +41,7 @@ from hf_xalign.score import Score
 from hf_xalign.tables import before_table
 from hf_xalign.tasks.results import RUN, write_scores
 from hf_xalign.tasks.task import TaskScores
+from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.base.probes import Probe, Probed, keep_examples, probe_entries
 from hf_xalign.trainers.base.tracking import track_record
 
@@ -180,7 +181,7 @@ class Run:
                 base_model=self.base_model,
                 settings={**self.reporting.settings, **args.changed()},
                 objective=trainer.formula(),
-                paper=trainer._paper,
+                paper=find_paper(trainer._paper),
                 **self.text(),
             )
             self.record["times"]["seconds"] |= self.seconds

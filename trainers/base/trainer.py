@@ -92,9 +92,9 @@ class AlignmentTrainer(ScoringTrainer):
     loss_is_scaled_for_ga = True
     # Class of the settings, which are made by default if `args` is None.
     config_class: ClassVar[type[AlignmentConfig]]
-    # Tags of the model on the Hub, and the paper that its card cites.
+    # Tags of the model on the Hub, and the key of the paper that its card cites.
     _tag_names: ClassVar[list[str]] = ["hf_xalign"]
-    _paper: ClassVar[dict[str, str]] = {}
+    _paper: ClassVar[str] = ""
     # True if the method supports FSDP2.
     can_shard: ClassVar[bool] = False
     # False if the encoder is frozen below a module, so that its weights may have any type.

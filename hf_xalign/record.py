@@ -247,8 +247,6 @@ def to_plain(value: object, where: str = "record") -> Any:
         return mask_secrets(value)
     if isinstance(value, os.PathLike):
         return to_plain(os.fspath(value), where)
-    if isinstance(value, (datetime.date, datetime.datetime)):
-        return value.isoformat()
     if isinstance(value, Mapping):
         return {str(to_plain(k, where)): to_plain(v, f"{where}.{k}") for k, v in value.items()}
     if isinstance(value, (list, tuple)):

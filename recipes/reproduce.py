@@ -141,8 +141,6 @@ def call(command: Command) -> None:
     status = execute(words)
     if status:
         raise InputError(f"`{command}` ended with status {status}; run the same command again to resume")
-    if not command.file.is_file():
-        raise InputError(f"`{command}` wrote no {command.file}")
     write_mark(command.file.parent / MARK, {"command": str(command)}, [command.file])
 
 

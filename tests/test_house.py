@@ -25,24 +25,24 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1538, 20),
-    "core": (2805, 54),
-    "data": (6992, 126),
+    "core": (2803, 54),
+    "data": (6994, 127),
     "evaluation": (1954, 17),
     "explore": (291, 3),
-    "hub": (345, 10),
+    "hub": (343, 9),
     "links": (1671, 24),
     "mapping": (1544, 18),
     "metrics": (488, 2),
     "model_cards": (554, 0),
-    "modeling": (4676, 72),
-    "objectives": (1229, 10),
+    "modeling": (4664, 67),
+    "objectives": (1227, 9),
     "prepare": (936, 3),
-    "recipes": (2480, 30),
+    "recipes": (2478, 29),
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
     "tasks": (2806, 52),
-    "trainers": (6739, 82),
+    "trainers": (6735, 81),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -54,8 +54,6 @@ _OTHER = (
 def list_files(folder: str | os.PathLike) -> dict[str, Path]:
     """List the files of a model's folder that may be pushed, sorted by their relative path with `/`."""
     folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder. Pass the folder that the model was saved to.")
     check_model_folder(folder)
     files = {}
     for path in filter(Path.is_file, sorted(folder.rglob("*"))):

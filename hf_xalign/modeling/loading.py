@@ -149,8 +149,6 @@ def load_encoder(
     tokenizer = load_tokenizer(name)
     encoder = encoder_of(load(name))
     check_embeddings(encoder, tokenizer)
-    if tokenizer.pad_token is None:
-        raise InputError(f"{name}: the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens.")
     cast(nn.Module, encoder).to(choose_device(None) if device is None else device)
     return encoder, tokenizer
 

@@ -178,8 +178,6 @@ class _TiedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        if ctx.grads is None:
-            raise RuntimeError("tied_cross_entropy can be differentiated only once")
         grads, ctx.grads = ctx.grads, None
         # In place, because the embeddings' gradient is as large as the embeddings.
         scaled = [

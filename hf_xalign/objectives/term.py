@@ -212,8 +212,6 @@ class Objective(Sequence[Term]):
     def __init__(self, terms: Iterable[Term]):
         self._terms = list(terms) if isinstance(terms, Iterable) else [terms]
         for term in self._terms:
-            if not isinstance(term, Term):
-                raise InputError(f"objective: {term!r} is not a Term such as hf_xalign.objectives.WordContrast()")
             if not 0 < term.weight < inf:
                 raise InputError(
                     f"objective: {term.name} has weight {term.weight}. Give it a positive weight, or remove the term."

@@ -45,8 +45,6 @@ def open_model(
     if isinstance(model, nn.Sequential):
         model, own_tokenizer = open_sentence_transformer(model)
         tokenizer = tokenizer or own_tokenizer
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model is {model!r:.80}. Give a model, or the Hub id or folder to load it from.")
     encoder = cast(PreTrainedModel, model)
     if tokenizer is None:
         if not encoder.name_or_path:

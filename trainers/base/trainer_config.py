@@ -276,8 +276,6 @@ class AlignmentConfig(TrainingArguments):
                 f"this process sees {self.n_gpu} GPUs. Start one process per GPU with `accelerate launch`, or select "
                 "one by CUDA_VISIBLE_DEVICES=0."
             )
-        if tokenizer.pad_token_id is None:
-            yield "the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens."
         check_embeddings(model, tokenizer)
 
     def formula(self, objective: Objective) -> str:

@@ -115,8 +115,6 @@ def _read(
     adapter: str | os.PathLike | PeftModel, revision: str | None = None
 ) -> tuple[XAlignConfig, dict[str, torch.Tensor]]:
     if isinstance(adapter, PeftModel):
-        if len(adapter.active_adapters) != 1:
-            raise InputError(f"adapters {', '.join(adapter.active_adapters)} are active. Choose one by set_adapter.")
         [name] = adapter.active_adapters
         source, config = "the PeftModel", adapter.peft_config[name]
     else:
@@ -262,10 +260,8 @@ def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer,
     top = find_top(model)
     if top is None:
         raise InputError(f"{type(model).__name__} has no adapters, so there is nothing to merge")
-    active = [name for name in top.active_adapters if name in top.xalign_top]
-    if len(active) != 1:
-        raise InputError(f"{len(active)} adapters are active. Choose one by set_adapter.")
-    module, config = top.xalign_top[active[0]], top._configs[active[0]]
+    [active] = (name for name in top.active_adapters if name in top.xalign_top)
+    module, config = top.xalign_top[active], top._configs[active]
     if backbone_of(model) is model:
         raise InputError(
             "a bare encoder ends in a layer norm, which cannot absorb a linear map. "

@@ -156,12 +156,10 @@ class LinearTop(nn.Module):
         language: torch.Tensor | None = None,
         layer: int = -1,
     ) -> torch.Tensor:
-        """Map float (rows, width, d) of a layer, counted from the end; vectors of a layer without maps stay.
+        """Map float (rows, width, d) of a layer that has maps, counted from the end.
 
         `language` int64 (rows,) or (rows, width) is 0 for the pivot, k for map k.
         """
-        if layer not in self.layers:
-            return vectors
         if not self.per_language:
             return self.map_of(self.names[0], layer)(vectors)
         assert language is not None  # the layer on top has asked for it

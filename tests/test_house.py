@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1538, 20),
     "core": (2803, 54),
-    "data": (6994, 127),
+    "data": (6992, 127),
     "evaluation": (1954, 17),
     "explore": (291, 3),
     "hub": (343, 9),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
-    "tasks": (2806, 52),
+    "tasks": (2774, 52),
     "trainers": (6735, 81),
 }
 

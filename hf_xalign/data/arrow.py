@@ -159,10 +159,7 @@ def open_work(folder: Path, identity: str) -> Iterator[Path]:
 def finished_shards(folder: Path) -> list[Path]:
     """Return the Parquet files of a folder; none, or an unfinished run that writes them, raises an InputError."""
     if (folder / _WORK).exists():
-        raise InputError(
-            f"{folder}: the command that writes it has not finished, so shards are missing. Run the same command "
-            "again to resume it."
-        )
+        raise InputError(f"{folder}: the command that writes it has not finished. Run it again to resume it.")
     if not (shards := sorted(folder.glob("*.parquet"))):
         raise InputError(f"{folder} is a folder without .parquet files. Name a file in it.")
     return shards

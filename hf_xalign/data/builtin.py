@@ -60,9 +60,6 @@ def composed_keys() -> dict[str, str]:
 def _double_array(values: Mapping[bytes, int]) -> np.ndarray:
     """Return the uint32 units of a double-array trie over `values`; a reader walks it by XOR, byte by byte."""
     inner = sorted({key[:end] for key in values for end in range(len(key))})
-    # Larger offsets, of 21 bits, need another encoding, and would lead a reader to other characters.
-    if len(inner) * _BLOCK + len(values) > 1 << 21:
-        raise ValueError(f"{len(values):,} keys are too many for one precompiled charsmap")
     bases = {prefix: number * _BLOCK for number, prefix in enumerate(inner)}
     # A key that begins no other one has no children, and needs only the unit of its value.
     bases |= dict(zip(sorted(values.keys() - bases.keys()), itertools.count(len(inner) * _BLOCK)))

@@ -69,9 +69,7 @@ def code_switch_pairs(
         check_columns(data, [*columns, *filter(None, [id_column])], f"the {what} set", "Name another column.")
     offsets = [name for name, kind in dataset.features.items() if has_offsets(kind)]
     if loose := [name for name in offsets if name not in columns]:
-        raise InputError(
-            f"{loose[0]} has offsets into a text. Name it after that text: second=('context', {loose[0]!r})"
-        )
+        raise InputError(f"{loose[0]} has offsets. Name it after its text: second=('context', {loose[0]!r})")
     shared = set(dataset.features) & set(english.features) - set(columns)
     compared = ["label"] if "label" in shared else []
     original = english if id_column is None else english.select(_rows_by_id(dataset, english, id_column))
@@ -87,10 +85,8 @@ def code_switch_pairs(
         for i, row in enumerate(rows):
             for name in compared:
                 if (translated := batch[name][i]) != (original := batch[_ENGLISH + name][i]):
-                    raise InputError(
-                        f"row {row}: {name} is {translated} here and {original} in the English set, so the rows are "
-                        "not the same example. Match them by id_column."
-                    )
+                    values = f"{name} is {translated} here and {original} in the English set"
+                    raise InputError(f"row {row}: {values}. Match the rows by id_column.")
             for text in texts:
                 for prefix, side in (("", ""), (_ENGLISH, "English ")):
                     _check_text({name: batch[prefix + name][i] for name in text}, f"row {row}: the {side}", offsets)
@@ -128,10 +124,8 @@ def gather_groups(dataset: Dataset) -> Dataset:
     if (counts > 1).any():
         group = group_ids[counts > 1][0]
         rows = starts[groups[starts] == group]
-        raise InputError(
-            f"the rows of group {group} are not consecutive (rows {rows[0]} and {rows[1]}). Gather before shuffling, "
-            "and gather each language before concatenating them."
-        )
+        places = f"rows {rows[0]} and {rows[1]} of group {group} are not consecutive"
+        raise InputError(f"{places}. Gather each language before you shuffle and concatenate.")
     # A map over the groups' first rows, so that the result is cached where the dataset is.
     heads = dataset.select(starts).with_format("arrow", columns=[GROUP])
     return map_rows(
@@ -182,19 +176,15 @@ def _check_text(columns: Record, where: str, spans: Sequence[str]) -> None:
         for answer, start in answer_spans(columns[column]):
             if not stands_at(text, answer, start):
                 found = text[max(start, 0) : start + len(answer)]
-                raise InputError(
-                    f"{where}{name} has {found!r} at offset {start}, not the answer {answer!r}. Correct the offset or "
-                    "remove the row."
-                )
+                fault = f"has {found!r} at offset {start}, not the answer {answer!r}"
+                raise InputError(f"{where}{name} {fault}. Correct the offset or remove the row.")
 
 
 def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]:
     places: dict[Any, int] = {}
     for row, name in enumerate(english[id_column][:]):
         if places.setdefault(name, row) != row:
-            raise InputError(
-                f"{id_column} {name!r} occurs twice in the English set, in rows {places[name]} and {row}. Remove one."
-            )
+            raise InputError(f"{id_column} {name!r} is in rows {places[name]} and {row} of the English set.")
     with explained(f"{id_column} not in the English set", KeyError):
         return [places[name] for name in dataset[id_column][:]]
 

@@ -54,10 +54,8 @@ class EncodedWords(NamedTuple):
 def check_fast(tokenizer: PreTrainedTokenizerBase, task: str) -> None:
     """Raise an InputError for a tokenizer that is not a fast one and so cannot do a task."""
     if not getattr(tokenizer, "is_fast", False):
-        raise InputError(
-            f"{type(tokenizer).__name__} is not a fast tokenizer, so it cannot {task}. Use the fast tokenizer of the "
-            "same model: AutoTokenizer.from_pretrained(...) loads it from tokenizer.json."
-        )
+        name = type(tokenizer).__name__
+        raise InputError(f"{name} is not a fast tokenizer, so it cannot {task}. Load one by AutoTokenizer.")
 
 
 def tokenizer_name(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -335,11 +333,9 @@ class _PairEncoder:
         for k, (row_links, source, target) in enumerate(zip(batch["links"], *spans.values(), strict=True)):
             pairs = np.asarray(row_links, dtype=np.int64).reshape(len(row_links), 2)
             if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(source), len(target))).any()):
-                raise InputError(
-                    f"{batch['source_words'][k] if rows is None else f'row {rows[k]}'}: a link points outside the "
-                    f"sentence ({len(source)} source and {len(target)} target words; links "
-                    f"{row_links}). Align the words again."
-                )
+                where = batch["source_words"][k] if rows is None else f"row {rows[k]}"
+                counts = f"{len(source)} source and {len(target)} target words; links {row_links}"
+                raise InputError(f"{where}: a link points outside the sentence ({counts}). Align the words again.")
             alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)
             columns["links"].append(pairs[alive].tolist())
         columns["length"] = list(map(max, map(len, columns["source_ids"]), map(len, columns["target_ids"])))
@@ -416,10 +412,8 @@ def encode_pairs(
     )
     limit = token_limit(tokenizer, max_length)
     if not len(encoded):
-        raise InputError(
-            f"no pair keeps a word link after truncation to {limit:,} tokens a side. Check the links, split long text "
-            "into sentences, or raise max_length."
-        )
+        most = f"after truncation to {limit:,} tokens a side"
+        raise InputError(f"no pair keeps a word link {most}. Split long text into sentences, or raise max_length.")
     if dropped := len(dataset) - len(encoded):
         logger.info("%d of %d pairs dropped: no link left in %d tokens a side", dropped, len(dataset), limit)
     return encoded

@@ -2,7 +2,7 @@
 
 `forms.tsv` has a row for each form without a header: a new corpus is a new row. Columns are named by what they hold:
 `source` and `target`, or `first` and `second` where the order follows the languages. `source_lang` and `target_lang`
-hold codes. Kinds of `_HOLDS` tell forms apart.
+hold codes. Kinds of `patterns.tsv` tell forms apart.
 
 [`find_columns`] finds both sides by the names of columns. A name can contain a language: its code in any standard and
 case, or its name in English or in one of the two languages, also next to words such as `text`. Examples are `EN`,
@@ -16,77 +16,52 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import regex
 from babel import Locale
 
 from hf_xalign.cache import table_rows
+from hf_xalign.checks import check_choice
 from hf_xalign.language_codes import canonical_language, closest_language, find_language, parse_language, same_language
 
 logger = logging.getLogger(__name__)
 
 
-class Form(NamedTuple):
-    """Columns of a file without a header, as a corpus or tool writes it."""
-
-    name: str
-    columns: str  # what each column holds, from left to right, parted by blanks
-    order: str  # how `first` and `second` follow from the languages: english_first or alphabetical
-    source: str  # where it is described
+def _table(name: str) -> list[list[str]]:
+    return table_rows(Path(__file__).with_name(f"{name}.tsv"))
 
 
-FORMS = tuple(Form(*row) for row in table_rows(Path(__file__).with_name("forms.tsv")))
-# What a cell of a kind looks like.
-_HOLDS = {
-    "number": re.compile(r"-?\d+([.,]\d+)?([eE]-?\d+)?"),
-    "url": re.compile(r"https?://\S+"),
-    "domain": re.compile(r"(https?://)?[\w.-]+\.[a-z]{2,}(/\S*)?"),
-    "id": re.compile(r"\S*\d\S*"),
-    "attribution": re.compile(r"CC[- ]BY.*"),
+# Files without a header: the name, what each column holds, and how `first` and `second` follow from the languages.
+_FORMS = _table("forms")
+# Codes of FLORES that stand on the other side of English than the shortest codes of their languages.
+_FLORES = {"sq": "als", "ee": "ewe"}
+# What cells of a kind look like; and ids, comments and tags in the lines of plain text.
+_PATTERNS = {
+    kind: re.compile("|".join(row[1] for row in rows))
+    for kind, rows in itertools.groupby(_table("patterns"), key=lambda row: row[0])
 }
+_CELLS = ("number", "url", "domain", "id", "attribution", "any")
+NUMBERED, PREFACE = _PATTERNS["numbered"], _PATTERNS["preface"]
 # Marks of an empty side: of NeuLab's TED talks, verses of eBible that the verse before covers, hunalign, and SQL.
 COVERED = "<range>"
 EMPTY = frozenset({"__NULL__", COVERED, "<p>", r"\N"})
 JOINT = " ~~~ "  # between sentences that hunalign has joined
-PREFACE = re.compile(r"#(separator|html|[a-z]+ column):.*|%\d{8}~\d{6}\t.*")  # before a table of Anki and Wordfast
-# Lines of IWSLT's, Europarl's and Tanzil's files that hold no sentence, and tags around those that hold one.
-_TALK = re.compile(
-    r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.*|</?(doc|transcript|CHAPTER|SPEAKER|[Pp])\b[^>]*>"
-    r"|#( {2}.*|[-=]*| PLEASE DO NOT REMOVE.*)"
-)
-# Ids before the sentences of a file: numbers of Leipzig's corpora, sura and verse of Tanzil's, `GEN.1.1` of Bibles.
-NUMBERED = re.compile(r"(?:\d+\|)+|[^\s|]*\d[^\s|]*\t")
-# What tools leave in text: ends of words or pieces (subword-nmt, SentencePiece, OpenNMT), escapes of Moses and HTML.
-_MARKS = {
-    # Also lines of XML, such as OSIS and USX have.
-    "full of markup, as {!r} shows. Export or save it as plain text": re.compile(
-        r"<br|<div|<span|^<[?!/]?\w+(?=.*>$)"
-    ),
-    "cut into subwords, which {!r} marks. Put them together as the tool that cut them does": re.compile("@@ |▁|￭"),
-    "escaped, as {!r} shows. Apply Python's html.unescape": re.compile("&(?:apos;|quot;|amp;|lt;|#|nbsp;)"),
-}
-_TITLE = re.compile(r"<(title|description|s)>(?P<text>.*)</\1>")
-# Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL, in lower case.
-_LANGS = ("_lang", "lang", "_language", "language", "_locale", "locale", "_code", "_lang_code", "_language_code")
-LANGUAGES = {
-    "source_lang": (*map("".join, itertools.product(("source", "src"), _LANGS)), "lang1", "l1", "sl"),
-    "target_lang": (*map("".join, itertools.product(("target", "tgt", "trg"), _LANGS)), "lang2", "l2", "tl"),
-}
-# `en-de_DE` in WMT24++
-DIRECTIONS = ("lp", "pair", "langpair", "lang_pair", "language_pair", "langs", "direction", "translation_direction")
-# Columns that hold the text of a file of one language under a name that no file of two languages has.
-_ALONE = {"utt", "utterance", "verse", "content", "value", "line"}
-# Columns by which two files of one language each are joined.
-IDS = {"id", "idx", "uid", "guid", "key", "uniq_id", "sent_id", "sentence_id", "segment_id", "line_id", "verse_id"}
+# What tools leave in text: markup (also of OSIS, USX, USFM and Toolbox), tags (of Apertium, taggers, and Moses with
+# factors), ends of words or pieces (subword-nmt, SentencePiece, OpenNMT), escapes of Moses and HTML.
+_MARKS = [(fault, re.compile(mark)) for fault, mark in _table("marks")]
+# Names of columns, in lower case, by what they hold: text, the split or the language of a row, and so on.
+_NAMES = {kind: names.split() for kind, names in _table("columns")}
+# Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
+LANGUAGES = {side: _NAMES[side] for side in ("source_lang", "target_lang")}
+DIRECTIONS, IDS = _NAMES["direction"], _NAMES["id"]  # `en-de_DE` in WMT24++; what joins two files
 # Columns of a row's language, which is that of the source unless it is the pivot.
-OF_ROW = ("lang", "language", "locale", "lang_code", "language_code")
+OF_ROW = _NAMES["row_language"]
 # What to do with files whose lines are markup. (Of XLIFF, po2tmx leaves out what is not approved, without a word.)
-_CONVERTERS = Path(__file__).with_name("converters.tsv")
-ADVICE = {suffix: remedy for suffixes, remedy in table_rows(_CONVERTERS) for suffix in suffixes.split()}
+ADVICE = {suffix: remedy for suffixes, remedy in _table("converters") for suffix in suffixes.split()}
 
 
 def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -> tuple[str, list[str]] | None:
@@ -96,19 +71,21 @@ def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -
         >>> find_form(["1.05", "Hund", "dog"], "de", "en")
         ('WikiMatrix', ['1', 'source', 'target'])
     """
-    for form in FORMS:
-        kinds = form.columns.split()
+    languages = [parse_language(code or "").language for code in (source_lang, target_lang)]
+    for name, columns, order, _ in _FORMS:
+        kinds = columns.split()
         if len(kinds) == len(cells) and all(map(_holds, cells, kinds)):
-            is_turned = form.order == "english_first" and not same_language("en", source_lang or "und")
-            if form.order == "alphabetical":
-                if source_lang is None:
+            is_turned = order == "english_first" and not same_language("en", source_lang or "und")
+            if order in ("alphabetical", "flores"):
+                if source_lang is None or (order == "flores" and "en" not in languages):
                     continue
-                is_turned = parse_language(source_lang).language > parse_language(target_lang).language
+                codes = [_FLORES.get(code, code) if order == "flores" else code for code in languages]
+                is_turned = codes[0] > codes[1]
             sides = ("target", "source") if is_turned else ("source", "target")
             named = {"first": sides[0], "second": sides[1]}
             # A kind may occur twice, so such columns are named by their numbers.
-            names = [str(n) if kind in _HOLDS else named.get(kind, kind) for n, kind in enumerate(kinds, 1)]
-            return form.name, names
+            names = [str(n) if kind in _CELLS else named.get(kind, kind) for n, kind in enumerate(kinds, 1)]
+            return name, names
     return None
 
 
@@ -133,7 +110,7 @@ def fault_of_marks(texts: Sequence[str]) -> str | None:
         >>> fault_of_marks(["it&apos;s late", "it rains"])
         "escaped, as '&apos;' shows. Apply Python's html.unescape"
     """
-    for fault, mark in _MARKS.items():
+    for fault, mark in _MARKS:
         found = list(filter(None, map(mark.search, texts)))
         if len(found) * 10 >= len(texts) > 0:
             return fault.format(found[0][0])
@@ -144,8 +121,33 @@ def sentence_of(line: str) -> str:
     """Return the sentence of a line of plain text: "" for a line about a talk, and a title without its tags."""
     if not line.lstrip().startswith(("<", "#")):
         return line
-    title = _TITLE.fullmatch(line.strip())
-    return title["text"] if title else "" if _TALK.fullmatch(line.strip()) else line
+    title = _PATTERNS["sentence"].fullmatch(line.strip())
+    return title["text"] if title else "" if _PATTERNS["comment"].fullmatch(line.strip()) else line
+
+
+def split_column(names: Iterable[str]) -> str | None:
+    """Return the column that says the split of a row, as MASSIVE's `partition` does, or None."""
+    return next((name for name in names if name.lower() in _NAMES["split"]), None)
+
+
+def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
+    """Return the name of a split in a column whose values name several, else None; an unknown one is an InputError."""
+    counts = Counter(map(str, values))
+    chosen = "dev" if split == "validation" and split not in counts else split
+    if len(counts) < 2 or not {"train", "test", chosen} & counts.keys():
+        return None
+    check_choice(counts, split=chosen)
+    logger.info("%s: %s of %s rows are of the split %s", name, counts[chosen], counts.total(), chosen)
+    return chosen
+
+
+def other_language(record: Mapping[str, Any], language: str) -> str | None:
+    """Return the language that a record names in a column of its own, if it is not the one asked for."""
+    for name, value in record.items():
+        code = find_language(value) if name.lower() in OF_ROW and isinstance(value, str) else None
+        if code and parse_language(code).language != parse_language(language).language:
+            return code
+    return None
 
 
 def names_are_turned(first: str, second: str, source_lang: str | None, target_lang: str) -> bool:
@@ -188,40 +190,24 @@ def _languages_in(name: str, *asked: str | None) -> list[str]:
 
 
 def _holds(cell: str, kind: str) -> bool:
-    if kind in _HOLDS:
-        return bool(_HOLDS[kind].fullmatch(cell.strip()))
+    if kind in _CELLS:
+        return bool(_PATTERNS[kind].fullmatch(cell.strip()))
     if kind.endswith("_lang"):
         return find_language(cell) is not None and len(cell) < 12
-    return not _HOLDS["number"].fullmatch(cell.strip())
+    return not _PATTERNS["number"].fullmatch(cell.strip())
 
 
-# Words for the first and the second side; "" is a column of plain text. Half of one scheme never goes with half of
-# another: `src` alone often says where a string is from.
-_DIRECTION: tuple[tuple[set[str], set[str]], ...] = (
-    ({"source"}, {"target"}),
-    ({"src"}, {"tgt", "trg"}),
-    ({"src", "srcs"}, {"tgts", "trgs"}),  # lists of translations, or of sentences of a document (SMOL)
-    ({"src", "source"}, {"ref", "reference"}),
-    ({"source"}, {"targets", "translations"}),
-    ({"sources"}, {"targets"}),
-    ({"original", "orig"}, {"translation", "translated", "trans"}),
-    ({"input"}, {"output", "target"}),
-    ({""}, {"translation"}),
-)
-# These do not say which side is the translation.
-_ORDER = (({"anchor"}, {"positive"}), ({"1"}, {"2"}), ({"a"}, {"b"}))
-_SIDES = (*_DIRECTION, *_ORDER)
-_DIRECTED = set().union(*itertools.chain(*_DIRECTION)) - {""}
+# Words for the first and the second side, and whether they say which is the translation; "" is a column of plain text.
+# Half of one scheme never goes with half of another: `src` alone often says where a string is from.
+_SIDES = [(first.split() or [""], second.split(), directed == "yes") for first, second, directed, _ in _table("sides")]
+_SIDE_WORDS = {word for first, second, _ in _SIDES for word in (*first, *second)}
+_DIRECTED = {word for first, second, directed in _SIDES if directed for word in (*first, *second)} - {""}
 # Words that may stand next to a language or a side, and alone name a column of text.
-TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
-# Usual names of columns that hold no side.
-_OTHER = {"id", "idx", "index", "key", "name", "title", "body", "context", "url", "domain", "lang", "language"}
-_OTHER |= {"split", "label", "category", "score", "query", "question", "answer", "premise", "hypothesis"}
-_OTHER |= {"negative", "prompt"}
+TEXT = {*_NAMES["text"]}
 # Codes of Indonesian and Norwegian that more often name a column of numbers.
 DOUBTFUL = {"id", "no"}
 # Words in names of files that are codes too.
-_NAME_WORDS = {*DOUBTFUL, *_DIRECTED, "an", "as", "be", "in", "is", "mt", "my", "or", "run", "so", "to"}
+_NAME_WORDS = {*DOUBTFUL, *_DIRECTED, *_NAMES["in_file_names"]}
 # Words of a name: `srcText` and `text_de` have two, `EN` and `Türkçe` one. A number is a word too.
 _PIECES = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
 # Codes are written in one case; `No` and `Is` are words.
@@ -256,7 +242,7 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
     if not words:
         return _Meaning()
     core = "".join(word for word in words if word not in TEXT)
-    is_side = core in set().union(*itertools.chain(*_SIDES))
+    is_side = core in _SIDE_WORDS
     if name not in asked and (core in _DIRECTED or (is_side and (len(core) > 1 or core not in words[:1]))):
         return _Meaning(side=core)
     if not core:
@@ -330,11 +316,11 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
     if source and target:
         return Pair(source[0], target[0], by_language=True)
     sides = {name: meaning.side for name, meaning in meanings.items() if meaning.side is not None}
-    for family in _SIDES:
-        first = [name for name, side in sides.items() if side in family[0]]
-        second = [name for name, side in sides.items() if side in family[1]]
+    for first_words, second_words, directed in _SIDES:
+        first = [name for name, side in sides.items() if side in first_words]
+        second = [name for name, side in sides.items() if side in second_words]
         if len(first) == len(second) == 1:
-            return Pair(first[0], second[0], family in _DIRECTION)
+            return Pair(first[0], second[0], directed)
     texts = [name for name, side in sides.items() if side in ("", "translation")]
     if len(texts) == 1 and len(sides) == 1 and len(source) + len(target) == 1:
         return Pair(source[0], texts[0]) if source else Pair(texts[0], target[0])
@@ -351,7 +337,7 @@ def text_columns(names: tuple[str, ...], lang: str | None) -> list[str]:
     """
     names = tuple(name for name in names if name.casefold() not in IDS)
     meanings = {name: _meaning(name, (lang, lang or "en")) for name in names}
-    plain = [name for name, meaning in meanings.items() if meaning.side == "" or name.casefold() in _ALONE]
+    plain = [name for name, meaning in meanings.items() if meaning.side == "" or name.casefold() in _NAMES["alone"]]
     sides = [name for name, meaning in meanings.items() if meaning.side]
     return plain or sides or [name for name, meaning in meanings.items() if meaning.language]
 
@@ -390,6 +376,8 @@ def looks_like_header(
         inside = [_language(word, asked) for word in _PIECES.findall(other_cell)]
         return _is_asked(code, asked) and not any(name and same_language(name, code) for name in inside)
     of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
-    columns = [is_known or cell.strip().casefold() in _OTHER for is_known, cell in zip(of_side, cells, strict=True)]
+    columns = [
+        is_known or cell.strip().casefold() in _NAMES["other"] for is_known, cell in zip(of_side, cells, strict=True)
+    ]
     variables = [_VARIABLE.fullmatch(cell.strip()) for cell in cells]
     return all(columns) or (any(variables) and all(cell.strip().isidentifier() for cell in cells))

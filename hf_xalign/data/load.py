@@ -55,7 +55,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 17
+_READING = 18
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
@@ -92,11 +92,12 @@ def load_parallel(
     Args:
         source: a source as described in [`hf_xalign.data.sources`], such as `de=pairs.tsv`; a tuple of two
             line-aligned files; a `Dataset`, a `DataFrame` or a list of dicts; a list of sources; a dict of
-            columns; or a dict of sources by language, `{"de": pairs}`.
+            columns; a tuple of two lists of texts; or a dict of sources by language, `{"de": pairs}`.
         source_lang: language of the source side, where the source does not name it. By default it is that of each
             row (`source_lang`, `src_lang`), or of the only other column that is named after a language.
         target_lang: language of the target side, the pivot.
-        split: split of a built-in or Hub dataset; files have no splits and are read whole.
+        split: split of a built-in or Hub dataset, or of rows whose column `split` says several; other files are read
+            whole.
         source_column: text column of the source side. By default the column named after the language, at the top
             level or in a `translation` dict, else the column `source`. The first line of a TSV or CSV file is a header
             if it names both columns; files without one are read by their form, see [`~hf_xalign.data.forms`], or by
@@ -134,9 +135,9 @@ def load_parallel(
         if lang is not None and same_language(lang, target_lang):
             other = "Give the other side's language."
             raise InputError(f"{name}: the source language is the pivot, {target_lang}. {other}")
-        asked = Columns(lang, target_lang, source_column, target_column)
+        asked = Columns(lang, target_lang, source_column, target_column, split)
         if isinstance(item, str | Path | tuple):
-            opened = _open(item, asked, split, revision)
+            opened = _open(item, asked, revision)
             part = _load_files(_name(item), opened, max_pairs, on_empty, keep_unlinked)
         else:
             part = _load_object(item, asked, max_pairs, on_empty)
@@ -154,6 +155,8 @@ def load_parallel(
 
 def _items(source: Any, source_lang: str | None, target_lang: str) -> Iterator[tuple[str, Any, str | None]]:
     """Yield the name of each source in a source, the source itself, and its language."""
+    if isinstance(source, tuple) and source and all(isinstance(side, list) for side in source):
+        source = Dataset.from_dict(dict(zip(("source", "target"), source, strict=True)))
     if is_by_language(source):
         are_lists = all(isinstance(rows, list) for rows in source.values())
         # Columns of texts, not a list of rows for each language.
@@ -244,7 +247,7 @@ def draw_pairs(
 
 def _load_object(data: Any, asked: Columns, max_pairs: int | None, on_empty: OnEmpty) -> Dataset:
     name = _name(data)
-    dataset = check_dataset(data, name)
+    dataset = _of_split(check_dataset(data, name), asked.split, name)
     if not len(dataset):
         raise InputError(f"{name} has no rows. Give at least one sentence pair.")
     if asked.source_column is None:
@@ -257,6 +260,13 @@ def _load_object(data: Any, asked: Columns, max_pairs: int | None, on_empty: OnE
         raise InputError(f'{name}: the rows have no language. Give source_lang=, or the rows by it: {{"de": rows}}.')
     pairs = _full(pairs, name, on_empty)
     return pairs if max_pairs is None else pairs.select(range(min(max_pairs, len(pairs))))
+
+
+def _of_split(dataset: Dataset, split: str, name: str) -> Dataset:
+    """Return the rows of the split asked for, if a column says several."""
+    column = forms.split_column(dataset.column_names)
+    chosen = forms.choose_split(dataset[column], split, name) if column else None
+    return dataset if chosen is None else dataset.select(np.flatnonzero(np.asarray(dataset[column]) == chosen))
 
 
 def _full(pairs: Dataset, name: str, on_empty: OnEmpty) -> Dataset:
@@ -437,8 +447,8 @@ def stream_parallel(
 
     Text that may be noisy is not refused: a warning says if its first pairs look swapped or like no sentences.
     """
-    asked = Columns(source_lang, target_lang, source_column, target_column)
-    form, files, _, columns, rows = _open(source, asked, split, revision)
+    asked = Columns(source_lang, target_lang, source_column, target_column, split)
+    form, files, _, columns, rows = _open(source, asked, revision)
     name = str(files[0]) if len(files) == 1 else source
     pairs = (pair for _, pair in _read(rows, columns, name, form) if pair is not None)
     if sample := list(itertools.islice(pairs, SAMPLE)):
@@ -459,10 +469,8 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     If only some of them have columns of words, the others get null there.
 
     Raises:
-        InputError: there is no dataset, or their other columns differ.
+        InputError: their other columns differ.
     """
-    if not parts:
-        raise InputError("there are no datasets to concatenate")
     by_name = {}
     for number, part in enumerate(parts, 1):
         name = f"dataset {number} of {len(parts)}"
@@ -485,13 +493,8 @@ def join_languages(data: Any, name: str) -> Dataset:
         pairs = read_dataset(dataset, part, None if "source_lang" in dataset.column_names else language)
         for code in pairs.unique("source_lang"):
             if parse_language(str(code)).language != parse_language(language).language:
-                raise InputError(
-                    f"{part}: its rows are in {code}. Name each dataset by the language of its rows, or join several "
-                    "of a language."
-                )
+                raise InputError(f"{part}: its rows are in {code}. Name each dataset by the language of its rows.")
         by_name[part] = pairs
-    if not by_name:
-        raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
     return _joined(by_name)
 
 
@@ -519,11 +522,12 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
     return dataset
 
 
-def _open(source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None) -> _Opened:
-    scheme, files = find_source(source, PAIRS, split)
+def _open(source: str | Path | Sequence[str | Path], columns: Columns, revision: str | None) -> _Opened:
+    scheme, files = find_source(source, PAIRS, columns.split)
     saved = scheme == "folder" and any((files[0] / name).is_file() for name in ("state.json", "dataset_dict.json"))
     if saved or scheme == "hub":
-        dataset = _load_saved(files[0], split) if saved else load_hub(str(source), split, revision)
+        dataset = _load_saved(files[0], columns.split) if saved else load_hub(str(source), columns.split, revision)
+        dataset = _of_split(dataset, columns.split, str(source))
         rows = enumerate(dataset.select_columns(columns.select(dataset.features, str(source))), 1)
         return "hub", [], dataset, columns, cast(Rows, rows)
     if scheme == "folder":
@@ -531,14 +535,13 @@ def _open(source: str | Path | Sequence[str | Path], columns: Columns, split: st
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
     if scheme != "file":
-        columns = Columns(columns.source_lang, columns.target_lang)
+        columns = Columns(columns.source_lang, columns.target_lang, split=columns.split)
     if scheme == "aligned":
         names = (files[0].name, files[1].name)
         if forms.names_are_turned(*names, columns.source_lang, columns.target_lang):
             logger.warning("%s and %s: their names say that the pivot is first, so both sides are turned", *files)
             files = files[::-1]
-        aligned = read_aligned(files[0], files[1], columns.source_lang, columns.target_lang)
-        return "aligned", [*files], None, columns, aligned
+        return "aligned", [*files], None, columns, read_aligned(files[0], files[1], columns)
     forms.warn_of_name(files[0].name, columns.source_lang, columns.target_lang)
     return file_format(files[0]), [*files], None, columns, read_file(files[0], columns)
 

@@ -68,10 +68,8 @@ def load_monolingual(
 
 
 def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str = "") -> InputError:
-    return InputError(
-        f"{source}: no text column {column!r}{row}; the columns are {', '.join(columns)}. Call one of them "
-        "text, or name it by text_column."
-    )
+    fault = f"no text column {column!r}{row}; the columns are {', '.join(columns)}"
+    return InputError(f"{source}: {fault}. Call one of them text, or name it by text_column.")
 
 
 def _read(path: Path, column: str) -> Dataset:

@@ -83,10 +83,7 @@ def encode_sentence_pairs(
     summary = "; ".join(f"{name}: {n.short} short, {n.long} long of {sum(n)}" for name, n in counts.items())
     rules = f"short: fewer than {min_tokens} tokens on a side, long: more than {limit} on both sides together"
     if not len(rows_left):
-        raise InputError(
-            f"no pair is left ({summary}; {rules}). Lower min_tokens, for example for user-interface strings and "
-            "titles, or raise max_tokens."
-        )
+        raise InputError(f"no pair is left ({summary}; {rules}). Lower min_tokens, or raise max_tokens.")
     if len(rows_left) < len(encoded):
         logger.info("pairs dropped: %s (%s)", summary, rules)
         encoded = encoded.select(rows_left)

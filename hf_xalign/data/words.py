@@ -187,9 +187,8 @@ def _segmenter(base: str) -> Callable[[str], list[str]] | None:
     """Return the function that segments this language, or None if blanks separate its words."""
     if base in _NO_SEGMENTER:
         raise InputError(
-            f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words, and hf_xalign has no segmenter for it. "
-            "Segment the text yourself, and give the words in the columns source_words and target_words as lists, in "
-            "JSONL or Parquet."
+            f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words, and hf_xalign has no segmenter for it. Give "
+            "the words as lists in the columns source_words and target_words, in JSON Lines or Parquet."
         )
     if base != "th":
         return None

@@ -25,12 +25,13 @@ from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
 from hf_xalign.data.readers import conll, files
 from hf_xalign.data.readers.files import Cells, Record, Rows, text_of
+from hf_xalign.data.readers.pairs import of_split
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import IGNORED, OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
-from hf_xalign.language_codes import check_language, find_language, parse_language
+from hf_xalign.language_codes import check_language
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +47,6 @@ _SEVERAL = re.compile(r"\d+(?:,\d+)+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
 _MISSING = frozenset({"-100", "-1", "-"})
-# Columns that say a row's language, in files of several (XNLI, MultiNERD, Amazon reviews, MASSIVE).
-_LANGUAGE_COLUMNS = frozenset({"language", "lang", "locale", "lang_code", "language_code", "iso_639_3"})
 # Header names of tables with one word a row, such as Kaggle's "Sentence #,Word,POS,Tag".
 _SENTENCE_COLUMNS = ("sentence #", "sentence", "sentence_id", "sent_id", "sentence_idx")
 _WORD_COLUMNS = ("word", "token")
@@ -122,18 +121,13 @@ def _bio(words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, str]]
 
 # The other layouts are the rows of `layouts.tsv`; a record has the first that fits.
 LAYOUTS = {
-    "XNLI and MultiNLI": Layout(
-        {"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label"}, labels={"-": None}
-    ),
-    "XNLI's translations of MultiNLI": Layout(
-        {"text_a": "premise", "text_b": "hypo", "label": "label"}, labels={"contradictory": "contradiction"}
-    ),
     "Facebook's multilingual task-oriented dialogues": Layout(dict(zip(_FACEBOOK, _FACEBOOK)), make=_slots),
     "MASSIVE": Layout({"text": "utt", "label": "intent", "slots": "annot_utt"}, make=_brackets),
     "SNIPS": Layout({"label": "list", "data": "data"}, make=_pieces),
 }
-for _name, _columns in table_rows(Path(__file__).with_name("layouts.tsv")):
-    LAYOUTS[_name] = Layout(dict(column.split("=") for column in _columns.split()))
+for _name, _columns, _labels in table_rows(Path(__file__).with_name("layouts.tsv")):
+    _renamed = {label: new or None for label, new in (pair.split("=") for pair in _labels.split())}
+    LAYOUTS[_name] = Layout(dict(column.split("=") for column in _columns.split()), labels=_renamed)
 
 
 def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
@@ -151,15 +145,6 @@ def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
             named["label"] = layout.labels.get(label, label)
         return named, f"labelled {label}" if label and named["label"] is None else None
     return record, None
-
-
-def other_language(record: Record, language: str) -> str | None:
-    """Return the language that a record names in a column of its own, if it is not the one asked for."""
-    for value in map(record.get, _LANGUAGE_COLUMNS & record.keys()):
-        code = find_language(value) if isinstance(value, str) else None
-        if code and parse_language(code).language != parse_language(language).language:
-            return value
-    return None
 
 
 def read_rows(path: Path) -> Rows:
@@ -483,7 +468,6 @@ def read_examples(
     if len(text_columns) > (most := 1 if kind == "token" else 2):
         raise InputError(f"text_columns={', '.join(text_columns)}: name {most} of them at most, for {kind}")
     unit, records, hub = read_records(source, split=split, revision=revision)
-    records = _of_partition(records, source, split)
     forms.warn_of_name(Path(source).name, language)
     classes = set(label_names).union(*_class_names(hub).values())
     rows: list[Cells] = []
@@ -494,7 +478,7 @@ def read_examples(
         where = f"{source}, {unit} {line}"
         record, left_out = name_columns(record, where)
         # Texts that are labelled by their languages are all read.
-        if label_column not in _LANGUAGE_COLUMNS and (other := other_language(record, language)):
+        if label_column not in forms.OF_ROW and (other := forms.other_language(record, language)):
             left_out = f"in {other}"
         if not left_out:
             _refuse_offsets(record, where)
@@ -559,10 +543,10 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
         # With class names in place of class ids.
         named = ({c: _named(row[c], names[c]) if c in names else row[c] for c in row} for row in dataset)
         return "row", _lowered(enumerate(named, 1)), dataset
-    rows = _lowered(itertools.chain.from_iterable(map(read_rows, paths)))
+    rows = of_split(lambda: itertools.chain.from_iterable(map(read_rows, paths)), split, source)
     if scheme == "pattern":
-        return "example", enumerate((row for _, row in rows), 1), None
-    return "line", rows, None
+        return "example", enumerate((row for _, row in _lowered(rows)), 1), None
+    return "line", _lowered(rows), None
 
 
 def _lowered(rows: Rows) -> Records:
@@ -571,22 +555,6 @@ def _lowered(rows: Rows) -> Records:
         if row is not None:
             times = Counter(map(str.lower, row))
             yield line, {name.lower() if times[name.lower()] == 1 else name: value for name, value in row.items()}
-
-
-def _of_partition(records: Records, source: str, split: str) -> Records:
-    """Return the records of a split, if a source says in a column (MASSIVE: `partition`) that it holds several."""
-    first = next(records, None)
-    column = next((name for name in ("partition", "split", "set") if first and name in first[1]), None)
-    if first is None or column is None:
-        return itertools.chain(filter(None, [first]), records)
-    rows = [first, *records]
-    counts = Counter(str(record.get(column)) for _, record in rows)
-    name = "dev" if split == "validation" and split not in counts else split
-    if len(counts) > 1 and {"train", "test", name} & counts.keys():
-        check_choice(counts, split=name)
-        logger.info("%s: %s of %s rows are of the split %s", source, counts[name], counts.total(), name)
-        rows = [(line, record) for line, record in rows if record.get(column) == name]
-    return iter(rows)
 
 
 def _class_names(dataset: Dataset | None) -> dict[str, list[str]]:

@@ -44,7 +44,7 @@ from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, content_errors
 from hf_xalign.language_codes import check_language, find_language
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tasks.examples import Examples, label_of, other_language, read_records, value_of
+from hf_xalign.tasks.examples import Examples, label_of, read_records, value_of
 from hf_xalign.tasks.scoring import Rules, score_answers
 from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
 
@@ -125,7 +125,7 @@ def read_questions(
         by_id = find_language(match[1]) if (match := _TYDI.fullmatch(name)) else None
         if by_id:
             record = {"language": by_id, **record}
-        if context_lang and (other := other_language(record, context_lang)):
+        if context_lang and (other := forms.other_language(record, context_lang)):
             others[other] += 1
             continue
         if name in places:

@@ -83,7 +83,7 @@ def test_parallel_files(tmp_path):
     refused({message: in_file(name, text, german) for message, (name, text) in FILES.items()}, tmp_path)
     (tmp_path / "others").mkdir()
     table = {
-        r"t\.de has 2 lines but .*t\.en has 4: row 3": aligned("a\nb\n", "a\nb\nc\nd\n"),
+        r"t\.de has 2 lines, .*t\.en 4: row 3": aligned("a\nb\n", "a\nb\nc\nd\n"),
         r"p\.parquet: not one column each for 'de' and 'en'.*'id', 'links', 'rechts'": columns,
         r"row 1 \(the header\): no columns 'x' and 'y'.*'id', 'text'": in_file("p.tsv", "id\ttext\n", named),
         r"p\.jsonl, row 1: .*source_lang.*de=PATH": in_file("p.jsonl", PAIR, load_parallel),
@@ -235,16 +235,20 @@ def test_code_switching():
     rows = {
         "number not in the English set": (nli("de"), nli("en", 5), by_id),
         "examples, 5 English examples: one for each row": (nli("de"), nli("en", 5), nli_columns),
-        "number 1 occurs twice .* 1 and 4": (nli("de"), change(nli("en"), 4, number=1), by_id),
+        "number 1 is in rows 1 and 4 of the English set": (nli("de"), change(nli("en"), 4, number=1), by_id),
         "row 3: label is 0 here and 2 in the English": (nli("de"), change(nli("en"), 3, label=2), nli_columns),
-        "answers has offsets into a text": (qa("de"), qa("en"), {"first": "question", "second": "context"}),
+        "answers has offsets. Name it after its text": (
+            qa("de"),
+            qa("en"),
+            {"first": "question", "second": "context"},
+        ),
         "row 1: the context has '' at offset 10, not the answer 'katze'": (moved, qa("en"), qa_columns),
         "row 1: the English context .* not the answer 't'": (qa("de"), negative, qa_columns),
     }
     table = {message: partial(code_switch_pairs, *sets, **options) for message, (*sets, options) in rows.items()}
     halves = code_switch_pairs(nli("de"), nli("en"), **nli_columns)
     apart = halves.select([0, 1, 2, 4, 5, 3])
-    table[r"rows of group 1 are not consecutive \(rows 2 and 5\)"] = partial(gather_groups, apart)
+    table["rows 2 and 5 of group 1 are not consecutive"] = partial(gather_groups, apart)
     table["no column group"] = lambda: gather_groups(halves.remove_columns("group"))
     refused(table)
 
@@ -279,7 +283,7 @@ def test_vocabularies():
     both, _ = extend_tokenizer(trained(), Alphabet("abc"))
     table = {
         "only a Unigram or BPE tokenizer.*train_tokenizer": [extend(tokenizer) for tokenizer in others],
-        "it has been extended": extend(both),
+        "it was extended": extend(both),
         "vocab_size=20: must be at least": [
             lambda: cut_tokenizer(train_unigram(texts, 300), texts, 20),
             partial(train_tokenizer, texts, 20),

@@ -4,6 +4,7 @@ import bz2
 import io
 import json
 import lzma
+import re
 
 import pandas
 import pyarrow
@@ -12,6 +13,7 @@ import pytest
 from datasets import Dataset
 
 from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.data.sides import faults_of_sides
 from hf_xalign.errors import InputError
 
 DE, EN = ["Die Katze schläft.", "Es regnet & stürmt."], ["The cat sleeps.", "It rains & storms."]
@@ -202,6 +204,33 @@ FORMS = {
     "tatoeba pairs with languages": {"a.tsv": lines("{n}\tdeu\t{de}\t7{n}\teng\t{en}")},
     "paracrawl, scored twice": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}\t0.9\t1")},
     "nllb": {"a.tsv": lines("{de}\t{en}\t1.1\t0.9\t0.8\thttp://a.de\thttp://a.en")},
+    "nllb with the names of its sources": {
+        "a.tsv": lines("{de}\t{en}\t1.1\t0.9\t0.8\tcrawl-data/x\thttp://a.en\twikipedia\t_")
+    },
+    "from and to": {"a.jsonl": lines('{{"from": "en", "to": "de", "source": "{en}", "target": "{de}"}}')},
+    "from whom to whom": {"a.jsonl": lines('{{"from": "Anna", "to": "Ben", "source": "{de}", "target": "{en}"}}')},
+    "iso codes of both sides": {"a.csv": "source_iso,target_iso,source,target\n" + lines("eng,deu,{en},{de}")},
+    "the iso code of a row": {"a.jsonl": lines('{{"iso_639_3": "deu", "text": "{de}", "translation": "{en}"}}')},
+    "rows of two splits": {"a.tsv": "split\tde\ten\n" + lines("train\t{de}\t{en}") + "test\tHund\tdog\n"},
+    "splits of two tables": {
+        f"{side}.jsonl": lines(f'{{{{"partition": "train", "utt": "{{{side}}}"}}}}')
+        + '{"partition": "dev", "utt": "x"}'
+        for side in ("de", "en")
+    },
+    "languages of one table": {
+        f"{name}.jsonl": "".join(
+            json.dumps({"id": n, "iso_639_3": code, "text": row[k]}) + "\n"
+            for k, code in enumerate(("deu", "eng"))
+            for n, row in enumerate(ROWS)
+        )
+        for name in ("a", "b")
+    },
+    "verses by book": {side: lines(f"1 JHN 3:{{n}} {{{side}}}") for side in ("de", "en")},
+    "paralleltext": {
+        "a.txt": "# language_name:\tGerman\n# year:  1912\n" + lines("4000100{n}\t{de}"),
+        "b.txt": "# language_name:  English\n40001000\tIn.\n" + lines("4000100{n}\t{en}"),
+    },
+    "lists of texts": {"a.json": json.dumps(DE), "b.json": json.dumps(EN)},
     "numbers of pandas": {f"{side}.csv": ",text\n" + lines(f"{{n}},{{{side}}}") for side in ("de", "en")},
     "nulls of a database": {"a.tsv": "de\ten\n" + lines("{de}\t{en}") + "Hund\t\\N\n"},
     "one column and its name": {f"{side}.tsv": "text\n" + lines(f"{{{side}}}") for side in ("de", "en")},
@@ -281,6 +310,29 @@ def test_a_side_in_another_language_is_told_by_function_words(pairs, fault, tmp_
     else:
         with pytest.raises(InputError, match=fault):
             load_parallel(f"de={path}")
+
+
+def test_languages_without_a_list_of_words_are_told(tmp_path):
+    """A pivot's side in any language has none of the pivot's words, and the source's list tells swapped sides."""
+    icelandic = [f"Lestin númer {number} er ekki á leið sinni því húsið við ána er tómt." for number in range(200)]
+    for lang, pivot, left, right, fault in (
+        ("sv", "en", GERMAN * 5, icelandic, "a side is not in en, because it has hardly any words such as 'and'"),
+        ("fr", "is", icelandic[::-1], icelandic, "a side is not in fr"),
+        ("de", "is", icelandic[:40], GERMAN, r"swapped, because the target \(is\) has more words such as 'auf'"),
+        ("de", "is", GERMAN, icelandic[:40], None),
+        ("sv", "en", [f"w{n}" for n in range(2000)], [f"v{n}" for n in range(2000)], None),  # words, not sentences
+    ):
+        found = next(faults_of_sides(left[: len(right)], right, lang, pivot), None)
+        assert found is None if fault is None else re.search(fault, str(found)), found
+
+
+def test_albanian_and_ewe_stand_where_the_codes_of_flores_do(tmp_path):
+    cells, numbers = ["Macja fle.", "The cat sleeps."], ["1.1", "0.9", "0.8", "http://a.al", "http://a.en"]
+    for lang, row in (("sq", cells), ("als_Latn", cells), ("ee", cells[::-1]), ("fr", cells[::-1]), ("de", cells)):
+        path = source_of({"a.tsv": "\t".join([*row, *numbers]) + "\n"}, tmp_path)
+        assert load_parallel(f"{lang}={path}")["target"][:] == cells[1:], lang
+    with pytest.raises(InputError, match="--source_column 1 --target_column 2"):
+        load_parallel(f"sq={path}", target_lang="fr")
 
 
 def test_a_source_without_a_list_of_words_is_told_from_the_pivot(tmp_path):
@@ -409,6 +461,22 @@ REFUSED = {
         {"a.jsonl": "".join(f'{{"source": "数{n} は", "target": "数{n} の"}}\n' for n in range(20))},
         "nearly no source has a letter of the script",
     ),
+    "words of the Stanford tagger": (
+        {side: lines(f"Das/{side.upper()} ist/VBZ {{n}}/CD") for side in ("de", "en")},
+        "the source is tagged, as 'Das/DE ist/V' shows",
+    ),
+    "factors of Moses": ({"de": "die|ART Katze|NN\n", "en": "the cat\n"}, "the source is tagged"),
+    "a stream of Apertium": ({"de": "die Katze\n", "en": "^the/the<det>$ ^cat/cat<n>$\n"}, "the target is tagged"),
+    "markers of Toolbox": ({"de": "\\tx die Katze\n", "en": "\\ft the cat\n"}, r"full of markup, as .*tx' shows"),
+    "one file twice": (
+        {"a.tsv": "".join(f"Satz {n} ruht\tSatz {n} ruht\n" for n in range(30))},
+        "most sources are the same as their targets",
+    ),
+    "a table in another language": (
+        dict.fromkeys(("a.jsonl", "b.jsonl"), '{"language": "isl", "text": "x"}\n'),
+        "no row is in de; there are 1 in isl",
+    ),
+    "rows without the split": ({"a.csv": "split,de,en\ndev,a,b\ntest,c,d\n"}, "split=train: choose one of dev, test"),
     "few targets": ({"a.tsv": "".join(f"Satz {n}\tx{n % 2}\n" for n in range(200))}, "targets are one of three"),
 }
 
@@ -445,6 +513,13 @@ def test_rows_in_memory_are_read_by_the_rules_of_files(tmp_path):
         load_parallel({"train": pandas.DataFrame({"de": DE, "en": EN})}, source_lang="de")
     with pytest.raises(InputError, match="give pairs of texts as"):
         load_parallel(ROWS, source_lang="de")
+    for source in ({"de": (DE, EN)}, {"de": [(DE, EN)]}):
+        assert load_parallel(source)["target"][:] == EN
+    assert load_parallel((DE, EN), source_lang="de")["source"][:] == DE
+    with pytest.raises(pyarrow.ArrowInvalid, match="expected length 2 but got length 1"):
+        load_parallel((DE, EN[:1]), source_lang="de")
+    parts = Dataset.from_dict({"split": ["test", "train"], "de": DE, "en": EN})
+    assert load_parallel(parts, source_lang="de", split="test")["source"][:] == DE[:1]
     both = load_parallel(["builtin:de", table.to_list()], max_pairs=1)
     assert [entry["pairs"] for entry in sources(both.select([0]))] == [1, 1]
     for said in (

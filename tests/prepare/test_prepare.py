@@ -311,7 +311,7 @@ def test_command_writes_shards_that_load_parallel_reads(tmp_path, capsys, monkey
         load_parallel(tmp_path)
     shutil.copytree(tmp_path / "out", tmp_path / "unfinished")
     (tmp_path / "unfinished" / ".work").mkdir()
-    with pytest.raises(InputError, match=r"has not finished.*Run the same command again"):
+    with pytest.raises(InputError, match=r"has not finished\. Run it again"):
         load_parallel(tmp_path / "unfinished")
     page = (tmp_path / "out" / "prepare.html").read_text("utf-8")
     assert "Файл" in page and "<svg" in page

@@ -20,6 +20,7 @@ SNIPS = [{"text": "add "}, {"text": "Sabrina  Salerno", "entity": "artist"}, {"t
 SNIPS += [{"text": "pop", "entity": "playlist"}, {"text": "'s list"}]
 ENGLISH = ["EU NNP I-NP I-ORG", "UN NNP I-NP B-ORG", "UN NNP I-NP I-ORG", "in IN I-PP O", "UK NNP I-NP I-LOC"]
 IOB1 = "\n".join(["-DOCSTART- -X- -X- O", "", *ENGLISH, "Ltd NNP I-NP I-ORG"])
+ONTONOTES = "bc/x 0 0 Tórshavn NNP (NP*) - (GPE) (0)\nbc/x 0 1 liggur VB * - * -\n\nbc/x 0 0 Ja UH * - * -\n"
 DUTCH = "-DOCSTART- -DOCSTART- O\nDe Art O\nLenzi N B-PER\n"
 ATIS = "id\tutterance\tslot_labels\tintent\n1\tto new york\tO B-city I-city\tatis_flight\n"
 XNLI = "language\tgold_label\tsentence1_parse\tsentence1\tsentence2\tpairID\n"
@@ -167,6 +168,10 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
             ("it has no examples in fr; there are 1 in ar, 1 in de", read, "a.tsv", XNLI, "fr", "sequence"),
             ("3 words in 'tokens', 2 labels", read, "a.tsv", ATIS.replace("O ", ""), "en", "token"),
             ("are numbers .*another column", read, "a.conll", "Er\tO\t0.9\nging\tO\t0.8\n", "de", "token"),
+            ("no column 'tokens'", read, "a.conll", ONTONOTES, "fo", "token"),
+            ("'Hon/PRON' holds a word and its tag", read, "a.txt", "Hon/PRON sefur/VERB\n" * 2, "is", "token"),
+            ("'Hon_P' holds a word and its tag", read, "a.txt", "Hon_P ser_V ein_D\n", "is", "token"),
+            ("no blank line parts its 501 lines", read, "fao", "hús\thúsið\tN;NOM;SG;DEF\n" * 501, "fo", "token"),
             ("first column labels spans", read, "a.conll", "B-PER Er\nO ging\n", "de", "token"),
             ("'1,5' joins several", read, "a.tsv", "text\tlabel\na\t1,5\n", "en", "sequence"),
         ],

@@ -435,7 +435,7 @@ def test_labelled_text(tmp_path):
     check(
         [
             *((rf"de\.jsonl, line 2: {message}", load, token, "de.jsonl", [first, row]) for message, row in bad),
-            ("line 2: 1 columns, but line 1, the sentence's first word, has 2", load, token, "a.conll", "a O\nb\n"),
+            (r"line 2: 1 columns, but the sentence's first word \(line 1\) has 2", load, token, "a.conll", "a O\nb\n"),
             ("the labels mix schemes, with the parts B, E, L", load, token, "a.bio", MIXED[0]),
             ("line 4, word 2: the label 'X' marks no span, but others do, .*'B-X'", load, token, "a.bio", MIXED[1]),
             (r"de\.conlu: no such file; did you mean .*de\.conllu", misspelt, token, "de.conllu", "1\ta\n"),

@@ -193,10 +193,8 @@ def _bilingual(
     sizes = np.stack([column_array(encoded, name) for name in TOKENS], axis=1)
     fitting = np.flatnonzero(((sizes > 0) & (sizes <= room)).all(axis=1))
     if not len(fitting):
-        raise InputError(
-            f"none of the {len(pairs)} sentence pairs fits: each side may have 1 to {room} tokens with "
-            f"block_size={block_size}"
-        )
+        most = f"each side may have 1 to {room} tokens with block_size={block_size}"
+        raise InputError(f"none of the {len(pairs)} sentence pairs fits: {most}")
     rows = _rows(encoded.select(fitting), room, list(frame), languages, tokenizer.pad_token_id if padded else None)
     unused = max(0, len(rows) - wanted)
     if unused:
@@ -346,10 +344,8 @@ class TokenEntries:
     def check_vocabulary(self, size: int, name: str | Path = "the dictionary's entries") -> None:
         """Raise an InputError if a token is outside a vocabulary of `size` tokens."""
         if (outside := self.ids >= size).any():
-            raise InputError(
-                f"{name}: token {self.ids[outside][0]} is outside the vocabulary of {size} tokens, so these entries "
-                "belong to another one. Take the tokenizer and encoder that they were made with, or make them again."
-            )
+            fault = f"token {self.ids[outside][0]} is outside the vocabulary of {size} tokens"
+            raise InputError(f"{name}: {fault}. Take the tokenizer of these entries, or make them again.")
 
     def save(self, folder: str | Path) -> Path:
         """Write the entries into a checkpoint's folder and return the file's path."""

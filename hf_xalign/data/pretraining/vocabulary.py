@@ -147,9 +147,7 @@ def add_pieces(
     words, unwritable = _badly_written(spec, texts, split_over, tokenizer_name(tokenizer))
     if not words:
         few = "" if split_over is None else f" in at most {split_over} pieces"
-        raise InputError(
-            f"{tokenizer_name(tokenizer)}: the tokenizer can write every word of the text{few}, so it needs no pieces"
-        )
+        raise InputError(f"{tokenizer_name(tokenizer)} can write every word of the text{few}, so it needs no pieces")
     vocabulary = set(dict(model["vocab"]))
     units = {}
     for word in words:
@@ -358,9 +356,7 @@ def extend_tokenizer(
     vocabulary = {piece: i for i, (piece, _) in enumerate(model["vocab"])} if unigram else dict(model["vocab"])
     letter = re.compile(f"[{chr(LETTERS[0])}-{chr(LETTERS[-1])}]")
     if taken := next(filter(letter.search, vocabulary), None):
-        raise InputError(
-            f"{name}: {taken!r} is in the vocabulary, so it has been extended. Give the original tokenizer."
-        )
+        raise InputError(f"{name}: {taken!r} is in the vocabulary, so it was extended. Give the original tokenizer.")
     spec["normalizer"] = _normalizer(tokenizer.backend_tokenizer.normalizer, spec["normalizer"], alphabet)
     special = {token["content"] for token in spec["added_tokens"]}
     special.add(model["vocab"][model["unk_id"]][0] if unigram else model["unk_token"])
@@ -411,9 +407,8 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> Spec:
         if token["id"] < len(vocabulary):
             continue
         if token["id"] > len(vocabulary):
-            raise InputError(
-                f"{tokenizer_name(tokenizer)}: no token has the id {len(vocabulary)}, before {token['content']}"
-            )
+            place = f"the id {len(vocabulary)}, before {token['content']}"
+            raise InputError(f"{tokenizer_name(tokenizer)}: no token has {place}")
         # The model never uses the score of an added token, but a new lowest score would change the others.
         if isinstance(vocabulary, list):
             vocabulary.append([token["content"], min(score for _, score in vocabulary)])

@@ -25,6 +25,8 @@ _FIRST = re.compile(r"1(-\d+)?|0\.1")
 _COMMENT = re.compile(r"#\s*(?P<key>intent|text|sent_id)\s*[:=]\s*(?P<value>.*\S)")
 # Comments of CoNLL-U, such as `# text = ...`, are no words that begin with #.
 _KEY = re.compile(r"#\s*\w[^=]* = ")
+_TAGGED = [re.compile(rf".+{mark}[^{mark}]+") for mark in ("/", "_", r"\|")]  # a word and its tag in one cell
+_LONGEST = 500  # words of a file of one sentence
 WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
 
 
@@ -112,6 +114,11 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     if comments := len(lines) - len(words):
         number, line, _ = next(itertools.filterfalse(is_word, lines))
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{comments:,}", number, line[:60])
+    every = list(itertools.chain.from_iterable(words))
+    if len(every) > 2 and any(all(map(tagged.fullmatch, every)) for tagged in _TAGGED):
+        raise InputError(f"{path}: {every[0]!r} holds a word and its tag. Write one word a line, a tab, and its tag.")
+    if len(words) > _LONGEST and sum(map(bool, sentences)) == 1:
+        raise InputError(f"{path}: no blank line parts its {len(words):,} lines. Write one after each sentence.")
     last = {cells[-1] for cells in words}
     if span_parts({cells[0] for cells in words}) and not span_parts(last):
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
@@ -120,19 +127,18 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     annotated = bool(last) and not span_parts(last) and OUTSIDE not in last
     annotated &= all(len({cells[-1] for _, _, cells in rows}) < 2 for rows in sentences)
     label_column = _label_column(words, 3 if numbered else 2) if numbered or annotated else None
-    # Names of documents stand before the words in OntoNotes.
-    longest = [cells[0] for _, _, cells in max(sentences, key=len, default=[])]
-    named_after = len(longest) > 9 and len(set(longest)) == 1
+    # Names of documents stand before the words in OntoNotes, in the first of many columns.
+    firsts = [[cells[0] for _, _, cells in rows] for rows in sentences if len(rows) > 1]
+    named_after = any(len(names) > 9 or len(words[0]) > 3 for names in firsts)
+    named_after &= all(len(set(names)) == 1 for names in firsts)
     for rows, block in zip(sentences, blocks, strict=True):
         if not rows:
             continue
         first, _, start = rows[0]
         for number, _, cells in rows:
             if len(cells) != len(start):
-                raise InputError(
-                    f"{path}, line {number}: {len(cells)} columns, but line {first}, the sentence's first word, has "
-                    f"{len(start)}. Give every word the same columns."
-                )
+                counts = f"{len(cells)} columns, but the sentence's first word (line {first}) has {len(start)}"
+                raise InputError(f"{path}, line {number}: {counts}. Give every word the same columns.")
             if len(cells) < 2 or not cells[0]:
                 raise InputError(f"{path}, line {number}: the word or its label is missing. Write both, word first.")
         columns = _columns(rows)

@@ -96,7 +96,7 @@ def read_lines(
 
 def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
     """Yield `(id, sentence)` of the lines of plain text: "" for a line about a talk, ids if they begin all lines."""
-    start = [line for _, line in itertools.islice(read_lines(path), 2)]
+    start = list(itertools.islice((line for _, line in read_lines(path) if forms.sentence_of(line)), 2))
     numbered = len(start) == 2 and all(map(forms.NUMBERED.match, start))
     texts = [forms.NUMBERED.sub("", line, count=1) if numbered else line for line in start]
     if len(texts) == 2 and all("\t" in text.strip() for text in texts):
@@ -105,7 +105,10 @@ def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
         logger.warning("%s: its lines begin with ids (%.20r), which are left out", path, start[0])
     for _, line in read_lines(path):
         mark = forms.NUMBERED.match(line) if numbered else None
-        yield mark and mark[0].strip(), forms.sentence_of(line[mark.end() :] if mark else line)
+        sentence = forms.sentence_of(line[mark.end() :] if mark else line)
+        # A comment has no number.
+        if mark or sentence or not (numbered and line.strip()):
+            yield mark and mark[0].strip(), sentence
 
 
 def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -144,10 +147,8 @@ def read_jsonl(path: str | Path) -> Rows:
 
 def _object(record: Any, path: str | Path, row: int) -> Cells:
     if not isinstance(record, dict):
-        raise InputError(
-            f"{path}, row {row}: {type(record).__name__}, not a JSON object. Write each row as an object with the "
-            "names of its columns, as pandas does by to_json(orient='records', lines=True)."
-        )
+        fault = f"{type(record).__name__}, not a JSON object of columns"
+        raise InputError(f"{path}, row {row}: {fault}. pandas writes them by to_json(orient='records', lines=True).")
     return record
 
 
@@ -166,7 +167,8 @@ def read_json_rows(path: str | Path) -> Rows:
     """Yield `(row, record)` of a JSON file: a list of objects, or an object of such lists, or one of columns.
 
     In an object of lists of objects, the column `list` holds each list's name. Columns are lists of values of one
-    length, or objects, as pandas writes them. JSON Lines under this suffix are read too.
+    length, or objects, as pandas writes them; a list of texts is the column `text`. JSON Lines under this suffix are
+    read too.
     """
     with open_bytes(path) as stream:
         start = [line.removeprefix(MARK.encode()).strip() for line in itertools.islice(_raw_lines(stream), 2)]
@@ -197,6 +199,7 @@ def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
     for name, values in content.items():
         if isinstance(values, dict) and values.keys() == next(iter(content.values())).keys():
             values = list(values.values())
+        name = "text" if name is None else name
         if not isinstance(values, list) or not values or isinstance(values[0], dict | list):
             return {}
         columns[name] = values

@@ -53,9 +53,7 @@ def read_test_set(path: Path) -> Rows:
         segments.setdefault((document, number), {})[side] = text
     pairs = [segment for segment in segments.values() if {"src", "ref"} <= segment.keys()]
     if not pairs:
-        raise InputError(
-            f"{path}: not a test set of WMT with <src> and <ref>. Name the files of both sides: A.xml,B.xml"
-        )
+        raise InputError(f"{path}: no test set of WMT with <src> and <ref>. Name the files of both sides: A.xml,B.xml")
     said = {"source_lang": languages["src"], "target_lang": languages["ref"]}
     for row, pair in enumerate(pairs, 1):
         yield row, {"source": pair["src"], "target": pair["ref"], **said}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class Columns:
     target_lang: str = "en"
     source_column: str | None = None
     target_column: str | None = None
+    split: str = "train"  # of rows that say theirs
 
     def find(self, names: Iterable[str], source_lang: str | None = None) -> Pair | None:
         """Return the columns of the two sides; `source_lang` is the language that a row names."""
@@ -66,7 +68,7 @@ class Columns:
         inside = {*_NESTED, self._object(features, None)}
         if pair is None and not inside & {*names}:
             raise self.missing(names, name)
-        wanted = {*inside, *WORDS, *(pair or ())[:2]}
+        wanted = {*inside, *WORDS, *(pair or ())[:2], forms.split_column(names)}
         return [column for column in names if column in wanted or column.lower() in SAY_LANGUAGES]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
@@ -183,9 +185,10 @@ def row_languages(record: Record, pair: Pair, target_lang: str) -> Record:
         codes = forms.split_direction(said.get(name))
         if codes and not (name in forms.OF_ROW and find_language(said[name])):  # `pt-BR` is one
             return dict(zip(forms.LANGUAGES, codes, strict=True))
-    # These are languages too: alone, one of them is a column of text.
-    if not {"sl", "tl"} <= said.keys():
-        said = {name: value for name, value in said.items() if name not in ("sl", "tl")}
+    # One of them alone is a column of text, and both may hold something else.
+    for doubtful in (("sl", "tl"), ("from", "to")):
+        if not all(find_language(str(said.get(name, ""))) for name in doubtful):
+            said = {name: value for name, value in said.items() if name not in doubtful}
     found: Cells = {}
     for column, names in forms.LANGUAGES.items():
         if values := [said[name] for name in names if said.get(name) not in (None, "")]:
@@ -203,9 +206,7 @@ def check_row_language(lang: Any, column: str, asked: str | None, where: str) ->
         code = find_language(lang) if isinstance(lang, str) and lang == lang.strip() else None
         lang = check_language(code or lang, f"{where}: {column}")
     if asked is None and not lang:
-        raise InputError(
-            f"{where}: the row has no {column}. Give it by {column}=, or before the source as in de=PATH."
-        )
+        raise InputError(f"{where}: the row has no {column}. Give it by {column}=, or before the source: de=PATH.")
     if asked is not None and lang and not covers_language(asked, lang):
         raise InputError(f"{where}: {column} is {lang!r} in the row, but {asked!r} was asked for. Make the two agree.")
     return asked if asked is not None else str(lang)
@@ -218,15 +219,15 @@ def _clean_side(value: Any, column: str, where: str) -> str:
 
 
 def read_file(path: Path, columns: Columns) -> Rows:
-    """Yield the rows of a file that holds both sides."""
+    """Yield the rows of a file that holds both sides; of several splits in a column, those of one."""
     match suffix := file_format(path):
         # Anki's `deu.txt`
         case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _is_table(path):
-            return read_table(path, _headerless(path, columns))
+            return of_split(partial(read_table, path, _headerless(path, columns)), columns.split, path)
         case ".jsonl" | ".json":
-            return TABLES[suffix](path)
+            return of_split(partial(TABLES[suffix], path), columns.split, path)
         case ".parquet":
-            return read_parquet(path, columns.select)
+            return of_split(partial(read_parquet, path, columns.select), columns.split, path)
         case ".tmx":
             return read_tmx(path, columns.source_lang, columns.target_lang)
         case ".xml":
@@ -239,6 +240,17 @@ def read_file(path: Path, columns: Columns) -> Rows:
         f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet also as "
         ".gz), or two line-aligned files joined by a comma: a.de,a.en"
     )
+
+
+def of_split(read: Callable[[], Rows], split: str, name: object) -> Rows:
+    """Return the rows that `read` yields, of the split asked for if a column says several."""
+    rows = read()
+    first = list(itertools.islice(rows, 1))
+    column = forms.split_column(first[0][1] or ()) if first else None
+    if column is None:
+        return itertools.chain(first, rows)
+    chosen = forms.choose_split((record.get(column) for _, record in read() if record), split, str(name))
+    return ((row, record) for row, record in read() if record is None or chosen in (None, record.get(column)))
 
 
 def _is_table(path: Path) -> bool:
@@ -298,9 +310,10 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     return ["source", "target"]
 
 
-def read_aligned(source: Path, target: Path, source_lang: str | None, target_lang: str) -> Rows:
+def read_aligned(source: Path, target: Path, columns: Columns) -> Rows:
     """Yield the rows of two files that translate each other: line by line, or joined by the ids that both have."""
-    left_side, right_side = _sentences(source, source_lang), _sentences(target, target_lang)
+    left_side = _sentences(source, columns.source_lang, columns.split)
+    right_side = _sentences(target, columns.target_lang, columns.split)
     left_ids, right_ids = _by_id(left_side), _by_id(right_side)
     if left_ids and right_ids:
         if missing := left_ids.keys() ^ right_ids.keys():
@@ -308,10 +321,8 @@ def read_aligned(source: Path, target: Path, source_lang: str | None, target_lan
         shared = [key for key in left_ids if key in right_ids]
         if not shared:
             ids = f"{next(iter(left_ids))!r} and {next(iter(right_ids))!r}"
-            raise InputError(
-                f"{source} and {target}: no id occurs in both ({ids}), so nothing says which sentences translate each "
-                "other. Write pairs to one file, or remove the ids of line-aligned files."
-            )
+            advice = "Write pairs to one file, or remove the ids of line-aligned files."
+            raise InputError(f"{source} and {target}: no id occurs in both ({ids}). {advice}")
         for row, key in enumerate(shared, 1):
             yield row, {"source": left_ids[key], "target": right_ids[key]}
         return
@@ -320,10 +331,7 @@ def read_aligned(source: Path, target: Path, source_lang: str | None, target_lan
         if left is None or right is None:
             longer = row + sum(1 for _ in (targets if left is None else sources))
             counts = (row - 1, longer) if left is None else (longer, row - 1)
-            raise InputError(
-                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row} has no partner. "
-                "Line-aligned files need the same number of lines."
-            )
+            raise InputError(f"{source} has {counts[0]:,} lines, {target} {counts[1]:,}: row {row} has no partner.")
         yield row, {"source": left[1], "target": right[1]}
 
 
@@ -344,7 +352,7 @@ def _texts(path: Path) -> Iterator[tuple[str | None, str]]:
         yield key, "" if following.strip() == forms.COVERED else line
 
 
-def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
+def _sentences(path: Path, lang: str | None, split: str) -> Iterable[tuple[Any, str]]:
     """Return the sentences of a file of one language with their ids (None without ids); plain text is a stream."""
     forms.warn_of_name(path.name, lang)
     suffix = file_format(path)
@@ -364,16 +372,25 @@ def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
         lines = _texts(path)
         start = list(itertools.islice(lines, 1))
         texts = itertools.chain(start, lines)
-        # Bare numbers are those of rows, which say nothing about the other file, so such a file is streamed.
-        named = any(key and not key.isdecimal() for key, _ in start)
+        # Small numbers are those of rows, which say nothing about the other file, so such a file is streamed.
+        named = any(key and not (key.isdecimal() and len(key) < 8) for key, _ in start)
         return list(texts) if named else texts
     sentences = []
-    for row, record in TABLES[suffix](path):
+    others = Counter[str]()
+    for row, record in of_split(partial(TABLES[suffix], path), split, path):
         if record is None:
+            continue
+        if lang and (other := forms.other_language(record, lang)):
+            others[other] += 1
             continue
         names = forms.text_columns(tuple(record), lang)
         if len(names) != 1:
             raise InputError(f"{path}, row {row}: not one column of text; the columns are: {', '.join(record)}.")
         key = next((record[name] for name in record if name.casefold() in forms.IDS), None)
         sentences.append((key, text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))
+    if others:
+        there = ", ".join(f"{count:,} in {code}" for code, count in others.items())
+        if not sentences:
+            raise InputError(f"{path}: no row is in {lang}; there are {there}.")
+        logger.warning("%s: rows in other languages than %s are left out: %s", path, lang, there)
     return sentences

@@ -42,7 +42,7 @@ CAPS = {
     "search": (608, 4),
     "statistics": (726, 9),
     "tasks": (2774, 52),
-    "trainers": (6735, 81),
+    "trainers": (6729, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

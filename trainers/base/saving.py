@@ -7,7 +7,6 @@ import itertools
 import json
 import logging
 import os
-import shutil
 import statistics
 import tempfile
 import time
@@ -312,15 +311,10 @@ class SavingTrainer(Trainer):
         if args.should_save:
             # A damaged checkpoint of this step may be there. Its mark must not stay on a new one that is half written.
             (folder / checkpoints.COMPLETE).unlink(missing_ok=True)
-        try:
-            with self._saving(folder):
-                with _changed(args, save_total_limit=None, push_to_hub=False, save_only_model=True):
-                    super()._save_checkpoint(model, trial)
-                self._save_rest(folder)
-        except InputError:
-            # Frees the space of the incomplete checkpoint.
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        with self._saving(folder):
+            with _changed(args, save_total_limit=None, push_to_hub=False, save_only_model=True):
+                super()._save_checkpoint(model, trial)
+            self._save_rest(folder)
         self.accelerator.wait_for_everyone()
         if args.should_save:
             files = [path for path in sorted(folder.rglob("*")) if path.is_file()]

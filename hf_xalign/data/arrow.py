@@ -103,10 +103,8 @@ def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
         groups = list(map(file.metadata.row_group, range(file.num_row_groups)))
         packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
         if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_VALUE * max(file.metadata.num_rows, 1):
-            raise InputError(
-                f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for text. "
-                "Write the file again."
-            )
+            sizes = f"{packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows"
+            raise InputError(f"{path}: {sizes}, too many for text. Write the file again.")
         yield file
 
 

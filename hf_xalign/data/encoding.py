@@ -112,10 +112,7 @@ def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> i
     limit = tokenizer.model_max_length if max_length is None else min(max_length, tokenizer.model_max_length)
     # If no token of text were left, `tokenizers` would cut nothing.
     if limit <= (added := sum(map(len, special_frame(tokenizer)))):
-        raise InputError(
-            f"max_length={limit}: the tokenizer puts {added} special tokens (prompt included) around a sentence. "
-            "Raise it, or shorten the prompt."
-        )
+        raise InputError(f"max_length={limit}: the tokenizer puts {added} special tokens around a sentence. Raise it.")
     return limit
 
 
@@ -250,11 +247,9 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
     rows = len(cast(Any, model).get_input_embeddings().weight)
     _warn_of_misfit(model, tokenizer, rows)
     if lacking := set(range(rows, len(tokenizer))) - idle:
-        raise InputError(
-            f"the tokenizer {tokenizer_name(tokenizer)} has ids up to {max(lacking)}, but the encoder has only "
-            f"{rows} word embeddings. Take the encoder's own tokenizer, or call "
-            "model.resize_token_embeddings(len(tokenizer)) first"
-        )
+        fault = f"has ids up to {max(lacking)}, but the encoder has only {rows} word embeddings"
+        advice = "Take the encoder's own, or call model.resize_token_embeddings(len(tokenizer)) first"
+        raise InputError(f"the tokenizer {tokenizer_name(tokenizer)} {fault}. {advice}")
 
 
 def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:

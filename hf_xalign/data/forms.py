@@ -56,7 +56,9 @@ _MARKS = [(fault, re.compile(mark)) for fault, mark in _table("marks")]
 # Names of columns, in lower case, by what they hold: text, the split or the language of a row, and so on.
 _NAMES = {kind: names.split() for kind, names in _table("columns")}
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
-LANGUAGES = {side: _NAMES[side] for side in ("source_lang", "target_lang")}
+LANGUAGES = {side: _NAMES[side] + _NAMES[f"doubtful_{side}"] for side in ("source_lang", "target_lang")}
+# These count only if all that a row has hold codes.
+DOUBTFUL_LANGUAGES = {*_NAMES["doubtful_source_lang"], *_NAMES["doubtful_target_lang"]}
 DIRECTIONS, IDS = _NAMES["direction"], _NAMES["id"]  # `en-de_DE` in WMT24++; what joins two files
 # Columns of a row's language, which is that of the source unless it is the pivot.
 OF_ROW = _NAMES["row_language"]
@@ -96,7 +98,7 @@ def split_direction(value: object) -> list[str]:
         >>> split_direction("en-de_DE"), split_direction("en_fi"), split_direction("forward")
         (['en', 'de_DE'], ['en', 'fi'], [])
     """
-    for separator in ("->|→|>|-", "_"):
+    for separator in ("->|→|>|-| to |2", "_"):
         codes = re.split(separator, value, maxsplit=1) if isinstance(value, str) else []
         if len(codes) == 2 and all(map(find_language, codes)):
             return codes
@@ -320,6 +322,10 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
         first = [name for name, side in sides.items() if side in first_words]
         second = [name for name, side in sides.items() if side in second_words]
         if len(first) == len(second) == 1:
+            # Tools such as po2csv and Weblate call the text of a program the source, which is English.
+            beside = {*map(str.casefold, names)} & {*_NAMES["beside_program_text"]}
+            if beside and directed and same_language(target_lang, "en"):
+                first, second = second, first
             return Pair(first[0], second[0], directed)
     texts = [name for name, side in sides.items() if side in ("", "translation")]
     if len(texts) == 1 and len(sides) == 1 and len(source) + len(target) == 1:

@@ -27,6 +27,7 @@ from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import arrow, forms
 from hf_xalign.data.parallel import (
     COLUMNS,
+    SPLITS,
     Table,
     check_columns,
     check_dataset,
@@ -55,7 +56,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 18
+_READING = 19
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
@@ -532,6 +533,10 @@ def _open(source: str | Path | Sequence[str | Path], columns: Columns, revision:
         return "hub", [], dataset, columns, cast(Rows, rows)
     if scheme == "folder":
         shards = arrow.finished_shards(files[0])
+        # A dataset of the Hub has shards such as `test-00000-of-00001.parquet`.
+        splits = [re.split("[-.]", shard.name)[0] for shard in shards]
+        if SPLITS.issuperset(splits) and (chosen := forms.choose_split(splits, columns.split, str(source))):
+            shards = list(itertools.compress(shards, map(chosen.__eq__, splits)))
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
     if scheme != "file":

@@ -47,11 +47,9 @@ def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
     head, tail = len(before) + len(text), len(text) + len(after)
     frame = SentenceFrame(before, pair[head : len(pair) - tail], after)
     if not frame.between or pair != [*before, *text, *frame.between, *text, *after]:
-        raise InputError(
-            f"{tokenizer_name(tokenizer)} encodes two sentences as {tokenizer.convert_ids_to_tokens(pair)}, without a "
-            "separator, or with other tokens at the ends than one sentence. Take the model's own tokenizer, or give "
-            "it a pair template (tokenizers.processors.TemplateProcessing)."
-        )
+        tokens = tokenizer.convert_ids_to_tokens(pair)
+        fault = f"encodes two sentences as {tokens}, without a separator, or with other tokens at the ends than one"
+        raise InputError(f"{tokenizer_name(tokenizer)} {fault}. Take the model's own tokenizer.")
     return frame
 
 

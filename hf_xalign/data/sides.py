@@ -27,6 +27,7 @@ _TOLD, _FREQUENT = 200, 30
 # Words of a side, and of each of its texts, from which the absence of function words tells another language. In 1,407
 # stretches of 2,000 words of programs' texts, one word in 100 or more was of their language's list.
 _ABSENT, _SENTENCE, _RARE = 2000, 4, 1000
+_ID = regex.compile("[!-~]*[0-9][!-~]*")
 # Frequent words of a language that others in the same script rarely have.
 _TABLE = Path(__file__).with_name("function_words.tsv")
 _FUNCTION_WORDS = {language: {*words.split()} for language, words in table_rows(_TABLE)}
@@ -86,6 +87,9 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
     # Numbers of rows, for example.
     if sum(own.search(text) is not None for text in sources) * 20 < len(sources):
         return f"nearly no source has a letter of the script of {source_lang}"
+    for side, texts in (("sources", sources), ("targets", targets)):
+        if sum(map(bool, map(_ID.fullmatch, texts))) * 2 > len(texts):
+            return f"most {side} are ids or names of files, such as {texts[0]!r}"
     if letters(targets, pivot) * 4 < letters(targets, letters_in(frozenset())):
         return f"most letters of the targets are not of the script of {target_lang}"
     return None

@@ -195,7 +195,5 @@ def _refuse_plain(sentences: Sequence[Sequence[str]], names: set[str], place: Ca
     if plain and usual and (OUTSIDE in names or halves):
         row = next(row for row, labels in enumerate(sentences) if plain & {*labels})
         word, label = next((word, label) for word, label in enumerate(sentences[row], 1) if label in plain)
-        raise InputError(
-            f"{place(row)}, word {word}: the label {label!r} marks no span, but others do, such as {usual[0]!r}. "
-            f"{_REMEDY}"
-        )
+        fault = f"the label {label!r} marks no span, but others do, such as {usual[0]!r}"
+        raise InputError(f"{place(row)}, word {word}: {fault}. {_REMEDY}")

@@ -46,7 +46,7 @@ _SEVERAL = re.compile(r"\d+(?:,\d+)+")
 # Scores in the last column of a tagger's output are no labels either.
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
-_MISSING = frozenset({"-100", "-1", "-"})
+_MISSING = frozenset({"-100", "-1", "-", "nan", "NaN"})
 # Header names of tables with one word a row, such as Kaggle's "Sentence #,Word,POS,Tag".
 _SENTENCE_COLUMNS = ("sentence #", "sentence", "sentence_id", "sent_id", "sentence_idx")
 _WORD_COLUMNS = ("word", "token")

@@ -13,6 +13,7 @@ import pytest
 from datasets import Dataset
 
 from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.data.readers.files import load_dictionary
 from hf_xalign.data.sides import faults_of_sides
 from hf_xalign.errors import InputError
 
@@ -209,6 +210,17 @@ FORMS = {
     },
     "from and to": {"a.jsonl": lines('{{"from": "en", "to": "de", "source": "{en}", "target": "{de}"}}')},
     "from whom to whom": {"a.jsonl": lines('{{"from": "Anna", "to": "Ben", "source": "{de}", "target": "{en}"}}')},
+    "languages beside a text and its translation": {
+        "a.jsonl": lines('{{"text": "{en}", "text_lang": "en", "translation": "{de}", "translation_lang": "de"}}')
+    },
+    "languages of lettered texts": {"a.csv": "language_a,language_b,text_a,text_b\n" + lines("eng,deu,{en},{de}")},
+    "styles beside an input and its output": {
+        "a.jsonl": lines('{{"input": "{de}", "input_language": "plain", "output": "{en}", "output_language": "old"}}')
+    },
+    "a direction with a number": {"a.jsonl": lines('{{"languages": "en2de", "source": "{en}", "target": "{de}"}}')},
+    "a direction in words": {"a.jsonl": lines('{{"direction": "en to de", "source": "{en}", "target": "{de}"}}')},
+    "po2csv": {"a.csv": "location,source,target\n" + lines("a.c:{n},{en},{de}")},
+    "weblate": {"a.csv": '"source","target","fuzzy"\n' + lines('"{en}","{de}","False"')},
     "iso codes of both sides": {"a.csv": "source_iso,target_iso,source,target\n" + lines("eng,deu,{en},{de}")},
     "the iso code of a row": {"a.jsonl": lines('{{"iso_639_3": "deu", "text": "{de}", "translation": "{en}"}}')},
     "rows of two splits": {"a.tsv": "split\tde\ten\n" + lines("train\t{de}\t{en}") + "test\tHund\tdog\n"},
@@ -312,15 +324,39 @@ def test_a_side_in_another_language_is_told_by_function_words(pairs, fault, tmp_
             load_parallel(f"de={path}")
 
 
+def test_a_folder_of_shards_gives_one_split(tmp_path):
+    for name, de in (
+        ("train-00000-of-00001", DE),
+        ("validation-00000-of-00001", ["x"]),
+        ("test-00000-of-00001", ["y"]),
+    ):
+        Dataset.from_dict({"de": de, "en": EN[: len(de)]}).to_parquet(tmp_path / f"{name}.parquet")
+    assert load_parallel(f"de={tmp_path}")["source"][:] == DE
+    assert load_parallel(f"de={tmp_path}", split="validation")["source"][:] == ["x"]
+    with pytest.raises(InputError, match=r"split=tset: choose one of .*did you mean 'test'"):
+        load_parallel(f"de={tmp_path}", split="tset")
+
+
+def test_a_dictionary_of_markers_or_tags_is_refused(tmp_path):
+    for content, fault in (
+        ("\\lx Katze\n\\ge cat\n", "full of markup"),
+        ("cat/NN Katze/NN\n", "tagged, as 'cat/NN Katze/N'"),
+    ):
+        path = source_of({"a.txt": content}, tmp_path)
+        with pytest.raises(InputError, match=f"its entries are {fault}"):
+            load_dictionary(path, "de")
+
+
 def test_languages_without_a_list_of_words_are_told(tmp_path):
     """A pivot's side in any language has none of the pivot's words, and the source's list tells swapped sides."""
     icelandic = [f"Lestin númer {number} er ekki á leið sinni því húsið við ána er tómt." for number in range(200)]
+    words = [str(number).translate(dict(zip(range(48, 58), "abcdefghij"))) for number in range(2000)]
     for lang, pivot, left, right, fault in (
         ("sv", "en", GERMAN * 5, icelandic, "a side is not in en, because it has hardly any words such as 'and'"),
         ("fr", "is", icelandic[::-1], icelandic, "a side is not in fr"),
         ("de", "is", icelandic[:40], GERMAN, r"swapped, because the target \(is\) has more words such as 'auf'"),
         ("de", "is", GERMAN, icelandic[:40], None),
-        ("sv", "en", [f"w{n}" for n in range(2000)], [f"v{n}" for n in range(2000)], None),  # words, not sentences
+        ("sv", "en", words, [f"{word}en" for word in words], None),  # words, not sentences
     ):
         found = next(faults_of_sides(left[: len(right)], right, lang, pivot), None)
         assert found is None if fault is None else re.search(fault, str(found)), found
@@ -468,6 +504,22 @@ REFUSED = {
     "factors of Moses": ({"de": "die|ART Katze|NN\n", "en": "the cat\n"}, "the source is tagged"),
     "a stream of Apertium": ({"de": "die Katze\n", "en": "^the/the<det>$ ^cat/cat<n>$\n"}, "the target is tagged"),
     "markers of Toolbox": ({"de": "\\tx die Katze\n", "en": "\\ft the cat\n"}, r"full of markup, as .*tx' shows"),
+    "tokens of languages": (
+        {"de": ">>eng<< die Katze\n", "en": "the cat\n"},
+        "is marked with languages, as '>>eng<<'",
+    ),
+    "text decoded twice": (
+        {"de": "schÃ¶ne GrÃ¼ÃŸe\n", "en": "kind regards\n"},
+        "is decoded as another encoding than its own, as 'Ã¶' shows. Restore it by: ftfy",
+    ),
+    "ids before sentences": (
+        {"a.tsv": "".join(f"utt_{n:03}\tsentence {n}\n" for n in range(30))},
+        "most sources are ids or names of files, such as 'utt_000'",
+    ),
+    "names of recordings": (
+        {"a.tsv": "".join(f"Satz {n} ruht\tcommon_voice_{n}.mp3\n" for n in range(30))},
+        "most targets are ids or names of files",
+    ),
     "one file twice": (
         {"a.tsv": "".join(f"Satz {n} ruht\tSatz {n} ruht\n" for n in range(30))},
         "most sources are the same as their targets",

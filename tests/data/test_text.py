@@ -359,8 +359,8 @@ def test_lower_case_is_that_of_the_language(word, lang, lower):
 def test_more_rows_than_one_batch_keep_their_order(tmp_path, monkeypatch):
     monkeypatch.setattr(load, "_BATCH", 7)
     numbers = [str(random.Random(0).random()) for _ in range(3)] + [str(i) for i in range(97)]
-    path = write(tmp_path / "p.tsv", "".join(f"s{n}\tt{n}\n" for n in numbers))
-    assert of_file(path) == [(f"s{n}", f"t{n}", "de", "en") for n in numbers]
+    path = write(tmp_path / "p.tsv", "".join(f"s {n}\tt {n}\n" for n in numbers))
+    assert of_file(path) == [(f"s {n}", f"t {n}", "de", "en") for n in numbers]
 
 
 def test_datasets_of_the_hub(monkeypatch):

@@ -39,11 +39,9 @@ class MaskingVocabulary(NamedTuple):
 def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
     """Return the token ids for [`mask_tokens`]; a tokenizer without mask token raises an InputError."""
     if tokenizer.mask_token_id is None:
-        raise InputError(
-            f"{tokenizer_name(tokenizer)}: the tokenizer has no mask token, which masked language modelling needs. "
-            "Take a model that was trained with one, switch the TLM/MLM term off, or add one by "
-            "tokenizer.add_special_tokens({'mask_token': '[MASK]'}) and model.resize_token_embeddings(len(tokenizer))"
-        )
+        fault = "the tokenizer has no mask token, which masked language modelling needs"
+        advice = "Take a model that was trained with one, or switch the TLM/MLM term off"
+        raise InputError(f"{tokenizer_name(tokenizer)}: {fault}. {advice}")
     special = np.unique(tokenizer.all_special_ids)
     ids = np.fromiter(tokenizer.get_vocab().values(), dtype=np.int64)
     return MaskingVocabulary(tokenizer.mask_token_id, special, np.setdiff1d(ids, special))
@@ -335,11 +333,8 @@ class PretrainingCollator(MaskingCollator):
             by_code = self.language_ids or {}
             codes = entries.languages or ()
             if not codes or set(codes) - set(by_code):
-                raise InputError(
-                    "dict_mlm=input replaces a token's language together with the token. The entries are in "
-                    f"{', '.join(codes) or 'unnamed languages'}, and the encoder has language ids for "
-                    f"{', '.join(by_code) or 'no language'}. Name the languages when you make the entries, or set "
-                    "dict_mlm=label"
-                )
+                theirs, known = ", ".join(codes) or "unnamed languages", ", ".join(by_code) or "no language"
+                fault = f"the entries are in {theirs}, and the encoder has language ids for {known}"
+                raise InputError(f"dict_mlm=input: {fault}. Name the languages of the entries, or set dict_mlm=label")
             ids = ids + LANGUAGE * np.array([by_code[code] for code in codes])
         return Translations(np.concatenate([ids, ids[:, ::-1]]))

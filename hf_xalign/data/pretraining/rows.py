@@ -333,10 +333,8 @@ class TokenEntries:
             logger.warning("%s: %s entries have no one piece for each word: %s", name, missing, "; ".join(without[:3]))
         if not pairs:
             reasons = ", ".join(f"{why.replace('_', ' ')}: {count}" for why, count in sorted(dropped.items()))
-            raise InputError(
-                f"{name}: none of its {len(words)} entries has two different words of one piece each ({reasons}). "
-                "Take a larger dictionary, or a tokenizer that was trained on these languages."
-            )
+            fault = f"none of its {len(words)} entries has two different words of one piece each ({reasons})"
+            raise InputError(f"{name}: {fault}. Take a larger dictionary, or a tokenizer of these languages.")
         ids = _draw(np.array([*pairs], dtype=np.int64), share, seed, name)
         origin = f"{name}: {len(ids)} of the {len(pairs)} entries with one piece for each word, of {len(words)} in all"
         return cls(ids, origin, share, seed, dict(sorted(dropped.items())), languages)

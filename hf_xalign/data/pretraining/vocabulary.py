@@ -101,10 +101,8 @@ def cut_tokenizer(
     """
     spec = tokenizer_spec(tokenizer)
     if spec["model"]["type"] != "Unigram":
-        raise InputError(
-            f"{tokenizer_name(tokenizer)}: {spec['model']['type']} pieces are merged from others, so none can be "
-            "dropped. Take a Unigram tokenizer (XLM-R's), or train one by train_tokenizer."
-        )
+        fault = f"{spec['model']['type']} pieces are merged from others, so none can be dropped"
+        raise InputError(f"{tokenizer_name(tokenizer)}: {fault}. Take a Unigram tokenizer (XLM-R's), or train one.")
     vocabulary = spec["model"]["vocab"]
     counts, characters = _usage(Tokenizer.from_str(json.dumps(spec)), texts, len(vocabulary))
     kept_ids = {token["id"] for token in spec["added_tokens"]} | {spec["model"]["unk_id"]}
@@ -140,10 +138,9 @@ def add_pieces(
     model = spec["model"]
     kind, prefix = model["type"], model.get("continuing_subword_prefix") or ""
     if kind not in ("Unigram", "WordPiece", "BPE") or model.get("end_of_word_suffix") or (kind == "BPE" and prefix):
-        raise InputError(
-            f"{tokenizer_name(tokenizer)}: no pieces can be added to a {kind} vocabulary that marks words in this "
-            "way. Take a Unigram, WordPiece or BPE tokenizer that marks the start of words"
-        )
+        fault = f"no pieces can be added to a {kind} vocabulary that marks words in this way"
+        advice = "Take a Unigram, WordPiece or BPE tokenizer that marks the start of words"
+        raise InputError(f"{tokenizer_name(tokenizer)}: {fault}. {advice}")
     words, unwritable = _badly_written(spec, texts, split_over, tokenizer_name(tokenizer))
     if not words:
         few = "" if split_over is None else f" in at most {split_over} pieces"
@@ -153,8 +150,8 @@ def add_pieces(
     for word in words:
         units[word] = [word[0], *(prefix + c for c in word[1:])]
     missing = sorted(set().union(*units.values()) - vocabulary)
-    if count < len(missing):
-        raise InputError(f"{count} new pieces are too few: {len(missing)} characters of the text have no piece")
+    with explained("characters of the text without a piece"):
+        check_range(least=len(missing), count=count)
     fresh = set(missing)
     if kind == "BPE":
         # New merges continue the vocabulary's own, so they start from the tokens that it splits words into.
@@ -348,10 +345,8 @@ def extend_tokenizer(
     kinds = {rules["type"], *(rule["type"] for rule in rules.get("pretokenizers", ()))}
     bytewise = model.get("byte_fallback") or '"ByteLevel"' in json.dumps([spec["normalizer"], spec["decoder"]])
     if model["type"] not in ("Unigram", "BPE") or model.get("end_of_word_suffix") or bytewise or kinds - _AT_BLANKS:
-        raise InputError(
-            f"{name}: only a Unigram or BPE tokenizer of characters that splits text at blanks can be transliterated. "
-            "Train one by train_tokenizer (--vocabulary train), or take XLM-R's."
-        )
+        fault = "only a Unigram or BPE tokenizer of characters that splits text at blanks can be transliterated"
+        raise InputError(f"{name}: {fault}. Train one by train_tokenizer (--vocabulary train), or take XLM-R's.")
     unigram = model["type"] == "Unigram"
     vocabulary = {piece: i for i, (piece, _) in enumerate(model["vocab"])} if unigram else dict(model["vocab"])
     letter = re.compile(f"[{chr(LETTERS[0])}-{chr(LETTERS[-1])}]")

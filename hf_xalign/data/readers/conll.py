@@ -44,9 +44,12 @@ def read_conll(path: str | Path) -> Iterator[tuple[int, Cells]]:
 
 def is_conllu(path: str | Path) -> bool:
     """Return whether a file is CoNLL-U by its suffix, or by the ten columns of its first word."""
-    if (suffix := file_format(Path(path))) in (".conllu", *FORMATS[1:]):
-        return suffix == ".conllu"
+    if (suffix := file_format(Path(path))) in FORMATS[1:]:
+        return False
     cells = next((split_cells(line) for _, line in read_lines(path) if line.strip() and not line.startswith("#")), ())
+    # WikiNEuRal's files of this suffix have three columns.
+    if suffix == ".conllu":
+        return len(cells) > 4
     return len(cells) == len(_CONLLU) and bool(_FIRST.fullmatch(cells[0]) and _HEAD.fullmatch(cells[6]))
 
 

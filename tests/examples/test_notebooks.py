@@ -37,10 +37,6 @@ def test_what_is_committed_has_small_plots_and_nothing_of_a_machine(name):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
 
 
-def test_there_are_four():
-    assert NOTEBOOKS == ["align.ipynb", "maps.ipynb", "search.ipynb", "tagging.ipynb"]
-
-
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_imports_and_settings_exist(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

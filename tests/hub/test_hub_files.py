@@ -128,14 +128,11 @@ def make_trainer(folder, *, model=None, **options):
     return FAOTrainer(model or make_encoder(), args, train_dataset=None, processing_class=make_tokenizer())
 
 
-def train_adapter(folder):
-    return make_trainer(folder, model=get_peft_model(make_encoder(), LoraConfig(target_modules=["query"])))
-
-
 def test_folders(tmp_path):
     whole = partial(push, "model.safetensors")
     index = {"model.safetensors.index.json": {"weight_map": {"w": "model-00001-of-00002.safetensors"}}}
     token = {"training_args.json": {"hub_token": "hf_" + "a" * 34}}
+    adapted = get_peft_model(make_encoder(), LoraConfig(target_modules=["query"]))
     table = {
         "part of the weights": (partial(whole, index), r"model-00001-of-00002\.safetensors is missing"),
         "pickle of another name": (partial(pickled, "model.safetensors"), "its files make no model"),
@@ -147,7 +144,7 @@ def test_folders(tmp_path):
         "token": (partial(whole, token), r"training_args\.json holds a Hub token"),
         "metric's name": (lambda folder: push_metric("span_f1", "me/f1"), "evaluate.load looks for span_f1"),
         "no network": (make_trainer, r"push_to_hub=true: there is no connection to the Hub \(offline mode"),
-        "trainer": (train_adapter, "push_to_hub: the base model .* is not on the Hub"),
+        "trainer": (partial(make_trainer, model=adapted), "push_to_hub: the base model .* is not on the Hub"),
     }
     adapter = {"adapter_config.json": {"peft_type": "XALIGN", "base_model_name_or_path": "../base"}}
     said = r"adapter_config\.json: base_model_name_or_path .* base_model=OWNER/NAME"

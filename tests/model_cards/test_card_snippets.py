@@ -125,14 +125,10 @@ def told():
     return model
 
 
-def with_maps(model):
-    return with_alignment(model, adapt(make_base(), "languages", init="random"))
-
-
 MODULE = {"module": {"name": "x", "hub_id": None}, "maps": ["en", "de", "to"]}
 MODELS = {
     "words, told": (told, {"language_rows": {"en": 0, "de": 1}}),
-    "words, maps": (lambda: with_maps(for_words()), MODULE),
+    "words, maps": (lambda: with_alignment(for_words(), adapt(make_base(), "languages", init="random")), MODULE),
     "pairs": (lambda: make_base(auto_class=AutoModelForSequenceClassification), described("sequence", pair=True)),
     "questions": (lambda: make_base(auto_class=AutoModelForQuestionAnswering), described("questions")),
     "tagger": (make_tagger, {"head": "tagger"}),

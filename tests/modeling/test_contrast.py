@@ -11,10 +11,6 @@ from hf_xalign.modeling.contrast import KeyQueue, MomentumEncoder, load_momentum
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, pool_sentences
 
 
-def averaged(*modules):
-    return [parameter for module in modules for parameter in module.parameters()]
-
-
 @pytest.mark.parametrize("pooling", SENTENCE_POOLINGS)
 def test_sentence_vectors_against_a_loop_with_padding_on_either_side(pooling, float64):
     hidden, lengths = torch.randn(3, 5, 4), [5, 2, 1]
@@ -36,7 +32,8 @@ def test_averages_are_of_every_parameter_once_and_buffers_follow(float64, tmp_pa
     move(encoder, head)
     encoder.steps += 7
     momentum.update(encoder, head, 0.999)
-    for own, old, query in zip(momentum.parameters(), before, averaged(encoder, head), strict=True):
+    queries = [*encoder.parameters(), *head.parameters()]
+    for own, old, query in zip(momentum.parameters(), before, queries, strict=True):
         assert_rounding(own, 0.999 * old + (1 - 0.999) * query, operations=4)
         assert not torch.equal(own, old)
     assert momentum.encoder.steps == 7 and momentum.encoder.steps is not encoder.steps

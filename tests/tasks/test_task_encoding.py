@@ -200,10 +200,6 @@ def tagged(task, tagger, language="en", **options):
     return encode(task, words(FOUR, language, kinds=2), LanguageInputs.of(tagger), **options)
 
 
-def loss_of(task, tagger, batch):
-    return task.loss(tagger(**task.training_inputs(batch)), batch)
-
-
 def test_a_batch_holds_the_words_that_have_a_token(bases):
     batch = TAGS.collate(list(tagged(TAGS, raw(bases), max_length=5)), 0)  # two special tokens: three are left
     spans = tokenize_words(make_tokenizer(), FOUR, 5).spans
@@ -227,7 +223,8 @@ def test_kept_vectors_are_those_of_the_encoder(bases, kind):
     for one, other in [*(([a], [b]) for a, b in zip(kept, plain, strict=True)), (kept, plain)]:
         batches = TAGS.collate(one, 0), TAGS.collate(other, 0)
         assert "input_ids" not in batches[0]
-        assert_rounding(*(loss_of(TAGS, tagger, batch) for batch in batches), TAGGER + len(one))
+        losses = [TAGS.loss(tagger(**TAGS.training_inputs(batch)), batch) for batch in batches]
+        assert_rounding(*losses, TAGGER + len(one))
     vectors = [torch.tensor(row["vectors"]) for row in kept]
     apart = any((a - b).abs().max() > 1e-3 for a, b in zip(vectors[:4], vectors[4:], strict=True))
     assert apart == (kind == "mapped")

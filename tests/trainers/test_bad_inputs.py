@@ -48,11 +48,6 @@ def tokenizer_with(**attributes):
     return tokenizer
 
 
-def multilingual(model, *languages):
-    add_language_embeddings(model, list(languages))
-    return model
-
-
 def test_what_is_no_dataset_is_refused(tmp_path):
     text = bitext(*[("die katze", "the cat")] * 8)
     splits = DatasetDict(train=text, test=text)
@@ -241,7 +236,8 @@ def test_continual(tmp_path, monkeypatch):
                 patch.setattr("support.continual.make_encoder", lambda **_: reference)
             continual.make(tmp_path, **settings)
 
-    model, told = continual.make_model(), multilingual(continual.make_model(), "en", "fr")
+    model, told = continual.make_model(), continual.make_model()
+    add_language_embeddings(told, ["en", "fr"])
     assert_each_refused(
         make,
         {

@@ -167,23 +167,16 @@ def test_tables_of_configs_have_types_and_the_defaults_of_presets():
         assert own <= set(re.findall(r"^\| `(\w+)` ", hook.fields(name), re.MULTILINE))
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Build the site once, strictly; return its folder."""
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_elsewhere_and_shows_whole_signatures(tmp_path):
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install .[docs]")
-    folder = tmp_path_factory.mktemp("site")
     # -P: a checkout without an editable install is only a part of the package.
-    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
     assert (done.returncode, done.stderr) == (0, b"")
-    return folder
-
-
-@pytest.mark.slow
-def test_the_site_loads_nothing_from_elsewhere_and_shows_whole_signatures(site):
-    pages = "".join(path.read_text("utf-8") for path in site.rglob("*.html"))
+    pages = "".join(path.read_text("utf-8") for path in tmp_path.rglob("*.html"))
     assert not re.search(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//', pages)
-    trainers = re.sub(r"<[^>]+>", "", (site / "reference" / "trainers.html").read_text("utf-8"))
+    trainers = re.sub(r"<[^>]+>", "", (tmp_path / "reference" / "trainers.html").read_text("utf-8"))
     signature = trainers.partition("FAOTrainer(")[2][:1500]
     assert "model: str | PreTrainedModel | None" in signature
     assert "train_dataset: Dataset | Mapping[str, Dataset]" in signature

@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 from support.numeric import assert_rounding
 from support.results import make_grid
-from support.tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder, make_links
 from transformers import BertForTokenClassification
 
 from hf_xalign.evaluation import distances, encode_words, plots
@@ -19,18 +19,6 @@ LINKS = [[[0, 1], [2, 0]], [], [[1, 1]], [[0, 0], [1, 2], [3, 1]]]
 # and 32 inputs, of attention over at most 64 tokens and of two norms over 16 numbers; the norms keep numbers below 8.
 DEPTH = 2 * (4 * 16 + 2 * 32 + 64 + 2 * 32) + 4 * 16
 NUMBERS = {"operations": DEPTH, "scale": 8.0, "dtype": torch.float32}
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    root = tmp_path_factory.mktemp("stages")
-    models = {"raw": make_encoder(0), "aligned": make_encoder(1)}
-    models["tuned"] = BertForTokenClassification(models["raw"].config)
-    models["tuned"].bert.load_state_dict(models["aligned"].state_dict())
-    for name, model in models.items():
-        model.save_pretrained(root / name)
-        make_tokenizer().save_pretrained(root / name)
-    return {name: root / name for name in models}
 
 
 def test_pairs_are_links_and_words_of_other_sentences():
@@ -96,7 +84,14 @@ def test_area_under_the_curve_against_a_loop():
     assert area_under_curve(distances.Distances(np.ones(5), np.ones(4))) == 0.5
 
 
-def test_grid_of_checkpoints(folders, tokenizer):
+def test_grid_of_checkpoints(tmp_path, tokenizer):
+    models = {"raw": make_encoder(0), "aligned": make_encoder(1)}
+    models["tuned"] = BertForTokenClassification(models["raw"].config)
+    models["tuned"].bert.load_state_dict(models["aligned"].state_dict())
+    folders = {name: tmp_path / name for name in models}
+    for name, model in models.items():
+        model.save_pretrained(folders[name])
+        tokenizer.save_pretrained(folders[name])
     text = make_links(8, ["bn", "de"])
     grid = distance_grid(folders, text, layers=(-1, 0), bins=12, seed=3, batch_size=5)
     assert json.loads(json.dumps(grid)) == grid and len(grid["cells"]) == 3 * 2 * 2 * 2
@@ -116,16 +111,10 @@ def test_grid_of_checkpoints(folders, tokenizer):
             assert cell["linked"] == cells["aligned", *key[1:]]["linked"] != other["linked"]
 
 
-@pytest.fixture
-def drawn(monkeypatch):
+def test_histogram_grid(monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
-    figures = []
-    save = plots.save_figure
-    monkeypatch.setattr(plots, "save_figure", lambda figure, path: (figures.append(figure), save(figure, path))[1])
-    return figures
-
-
-def test_histogram_grid(drawn, tmp_path):
+    drawn, save = [], plots.save_figure
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: (drawn.append(figure), save(figure, path))[1])
     grid = make_grid(("raw", "aligned", "tuned"), ("bn", "de"))
     plots.histogram_grid(grid, tmp_path / "b.png", measure="cosine")
     axes = drawn[0].axes

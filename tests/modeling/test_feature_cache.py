@@ -178,12 +178,8 @@ def compute(folder, model=None, batch_size=8):
     return cache(folder, model=model, links=many(), batch_size=batch_size)[0]
 
 
-@pytest.fixture
-def whole(tmp_path):
-    return compute(tmp_path / "whole")
-
-
-def test_what_is_not_whole_is_made_again(tmp_path, whole):
+def test_what_is_not_whole_is_made_again(tmp_path):
+    whole = compute(tmp_path / "whole")
     model, batches = counting()
 
     def stop(module, args):

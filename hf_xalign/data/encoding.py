@@ -452,10 +452,8 @@ def set_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> PreTrainedTok
         if both != [*ids, *text]:
             # Byte-level BPE, as ModernBERT's, joins the blank to the next word.
             advice = "Put" if prompt[-1].isspace() else "End it with a blank, or put"
-            raise InputError(
-                f"prompt={prompt!r}: {tokenizer_name(tokenizer)} splits a text differently after the prompt than "
-                f"alone ({tokenizer.convert_ids_to_tokens(both)}). {advice} it into the text"
-            )
+            fault = f"splits a text differently after the prompt than alone ({tokenizer.convert_ids_to_tokens(both)})"
+            raise InputError(f"prompt={prompt!r}: {tokenizer_name(tokenizer)} {fault}. {advice} it into the text")
         name = _MARK + prompt
         for sequence in (template["single"], template["pair"]):
             sequence.insert(sequence.index({"Sequence": {"id": "A", "type_id": 0}}), _special(name, 0))

@@ -253,6 +253,10 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
     if len(rest) == len(pieces) and (code := _language(name, asked)):
         return _Meaning(code, indirect=name.strip().casefold() in DOUBTFUL)
     excluded = rest[:1] in (["non"], ["Non"])
+    # `Welsh (cy)` says its language twice.
+    said = [find_language(part) for part in (" ".join(rest[:-1]), *rest[-1:])]
+    if all(said) and same_language(str(said[0]), str(said[1])):
+        rest = rest[:-1]
     for left in (rest[excluded:], [piece for piece in rest[excluded:] if not piece.isdecimal()]):
         code, joined = _language(" ".join(left), asked), "-".join(left)
         # `pt-BR`, but not `is OK`

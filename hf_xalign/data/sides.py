@@ -27,7 +27,7 @@ _TOLD, _FREQUENT = 200, 30
 # Words of a side, and of each of its texts, from which the absence of function words tells another language. In 1,407
 # stretches of 2,000 words of programs' texts, one word in 100 or more was of their language's list.
 _ABSENT, _SENTENCE, _RARE = 2000, 4, 1000
-_ID = regex.compile("[!-~]*[0-9][!-~]*")
+_ID = regex.compile("[!-~]*[0-9][!-~]* ")
 # Frequent words of a language that others in the same script rarely have.
 _TABLE = Path(__file__).with_name("function_words.tsv")
 _FUNCTION_WORDS = {language: {*words.split()} for language, words in table_rows(_TABLE)}
@@ -38,9 +38,7 @@ def check_sides(pairs: Dataset, name: str) -> None:
     rows = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), SAMPLE)).astype(int))
     first, sample = pairs[0], pairs[rows]
     for fault in faults_of_sides(sample["source"], sample["target"], first["source_lang"], first["target_lang"]):
-        raise InputError(
-            f"{name}: {describe_pair(first)}: {fault}. If the sides are right, give --sides_checked true."
-        )
+        raise InputError(f"{name}: {describe_pair(first)}: {fault}. If they are right, give --sides_checked true.")
 
 
 def faults_of_sides(
@@ -87,8 +85,12 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
     # Numbers of rows, for example.
     if sum(own.search(text) is not None for text in sources) * 20 < len(sources):
         return f"nearly no source has a letter of the script of {source_lang}"
+    # Ids of Kaldi and of numbered sentences.
+    ids = [_ID.match(f"{source} ") for source in sources]
+    if sum(target.startswith(found[0]) for found, target in zip(ids, targets) if found) * 2 > len(sources):
+        return f"both sides begin with ids, such as {sources[0].split()[0]!r}"
     for side, texts in (("sources", sources), ("targets", targets)):
-        if sum(map(bool, map(_ID.fullmatch, texts))) * 2 > len(texts):
+        if sum(_ID.fullmatch(f"{text} ") is not None for text in texts) * 2 > len(texts):
             return f"most {side} are ids or names of files, such as {texts[0]!r}"
     if letters(targets, pivot) * 4 < letters(targets, letters_in(frozenset())):
         return f"most letters of the targets are not of the script of {target_lang}"

@@ -186,10 +186,8 @@ def has_letter(word: str) -> bool:
 def _segmenter(base: str) -> Callable[[str], list[str]] | None:
     """Return the function that segments this language, or None if blanks separate its words."""
     if base in _NO_SEGMENTER:
-        raise InputError(
-            f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words, and hf_xalign has no segmenter for it. Give "
-            "the words as lists in the columns source_words and target_words, in JSON Lines or Parquet."
-        )
+        fault = f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words, and hf_xalign has no segmenter for it"
+        raise InputError(f"{fault}. Give lists of words in the columns source_words and target_words, in JSON Lines.")
     if base != "th":
         return None
     thai: Any = require("pythainlp.tokenize", "Thai text", "thai")

@@ -210,6 +210,10 @@ FORMS = {
     },
     "from and to": {"a.jsonl": lines('{{"from": "en", "to": "de", "source": "{en}", "target": "{de}"}}')},
     "from whom to whom": {"a.jsonl": lines('{{"from": "Anna", "to": "Ben", "source": "{de}", "target": "{en}"}}')},
+    "languages by name and code": {"a.csv": "English (en),German (deu)\n" + lines("{en},{de}")},
+    "phrases": {"a.csv": "phrase,translation\n" + lines("{de},{en}")},
+    "words and meanings": {"a.tsv": "word\tmeaning\n" + lines("{de}\t{en}")},
+    "tanzil with colons": {side: lines(f"2:{{n}}|{{{side}}}") for side in ("de", "en")},
     "languages beside a text and its translation": {
         "a.jsonl": lines('{{"text": "{en}", "text_lang": "en", "translation": "{de}", "translation_lang": "de"}}')
     },
@@ -322,6 +326,15 @@ def test_a_side_in_another_language_is_told_by_function_words(pairs, fault, tmp_
     else:
         with pytest.raises(InputError, match=fault):
             load_parallel(f"de={path}")
+
+
+def test_text_without_splits_is_the_same_text_in_every_split(tmp_path):
+    path = source_of({"a.csv": "de,en\n" + lines("{de},{en}")}, tmp_path)
+    train, test = (load_parallel(f"de={path}", split=split) for split in ("train", "test"))
+    assert train._fingerprint == test._fingerprint
+    path = source_of({"b.csv": "split,de,en\n" + lines("train,{de},{en}") + "test,x,y\n"}, tmp_path)
+    train, test = (load_parallel(f"de={path}", split=split) for split in ("train", "test"))
+    assert train["source"][:] == DE and test["source"][:] == ["x"] and train._fingerprint != test._fingerprint
 
 
 def test_a_folder_of_shards_gives_one_split(tmp_path):
@@ -520,6 +533,12 @@ REFUSED = {
         {"a.tsv": "".join(f"Satz {n} ruht\tcommon_voice_{n}.mp3\n" for n in range(30))},
         "most targets are ids or names of files",
     ),
+    "ids of Kaldi": (
+        {side: "".join(f"spk{n}-u1 {side} {chr(97 + n)}\n" for n in range(25)) for side in ("de", "en")},
+        "both sides begin with ids, such as 'spk0-u1'",
+    ),
+    "codes of subtitles": ({"de": "{\\i1}Hallo\n", "en": "{\\i1}Hello\n"}, "full of markup, as .*i1' shows"),
+    "what OpusTools prints": ({"de": '(src)="1">Hallo\n', "en": '(trg)="1">Hello\n'}, "full of markup"),
     "one file twice": (
         {"a.tsv": "".join(f"Satz {n} ruht\tSatz {n} ruht\n" for n in range(30))},
         "most sources are the same as their targets",

@@ -361,7 +361,7 @@ def test_a_dictionary_is_json_or_has_other_columns(tmp_path):
     }
     for name, content in refused.items():
         (tmp_path / name).write_text(content, "utf-8")
-        with pytest.raises(InputError, match=r"does not have two fields.* as cut -f 1,2 leaves them"):
+        with pytest.raises(InputError, match=r"does not have two fields\. Write the pivot's word"):
             load_dictionary(tmp_path / name, "vi")
 
 

@@ -21,6 +21,7 @@ SNIPS += [{"text": "pop", "entity": "playlist"}, {"text": "'s list"}]
 ENGLISH = ["EU NNP I-NP I-ORG", "UN NNP I-NP B-ORG", "UN NNP I-NP I-ORG", "in IN I-PP O", "UK NNP I-NP I-LOC"]
 IOB1 = "\n".join(["-DOCSTART- -X- -X- O", "", *ENGLISH, "Ltd NNP I-NP I-ORG"])
 ONTONOTES = "bc/x 0 0 Tórshavn NNP (NP*) - (GPE) (0)\nbc/x 0 1 liggur VB * - * -\n\nbc/x 0 0 Ja UH * - * -\n"
+LABEL_FIRST = "\n\n".join("".join(f"{tag} {tag}{n}\n" for tag in ("NOUN", "VERB", "X")) for n in range(40))
 DUTCH = "-DOCSTART- -DOCSTART- O\nDe Art O\nLenzi N B-PER\n"
 ATIS = "id\tutterance\tslot_labels\tintent\n1\tto new york\tO B-city I-city\tatis_flight\n"
 XNLI = "language\tgold_label\tsentence1_parse\tsentence1\tsentence2\tpairID\n"
@@ -171,8 +172,10 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
             ("3 words in 'tokens', 2 labels", read, "a.tsv", ATIS.replace("O ", ""), "en", "token"),
             ("are numbers .*another column", read, "a.conll", "Er\tO\t0.9\nging\tO\t0.8\n", "de", "token"),
             ("no column 'tokens'", read, "a.conll", ONTONOTES, "fo", "token"),
-            ("'Hon/PRON' holds a word and its tag", read, "a.txt", "Hon/PRON sefur/VERB\n" * 2, "is", "token"),
-            ("'Hon_P' holds a word and its tag", read, "a.txt", "Hon_P ser_V ein_D\n", "is", "token"),
+            ("'Hon/PRON' is not one word or one label", read, "a.txt", "Hon/PRON sefur/VERB\n" * 2, "is", "token"),
+            ("'Hon_P' is not one word or one label", read, "a.txt", "Hon_P ser_V ein_D\n", "is", "token"),
+            ("'O B-x' is not one word or one label", read, "a.txt", "Hon ser\tO B-x\n", "is", "token"),
+            ("no column 'tokens'", read, "a.txt", LABEL_FIRST, "is", "token"),
             ("no blank line parts its 501 lines", read, "fao", "hús\thúsið\tN;NOM;SG;DEF\n" * 501, "fo", "token"),
             ("first column labels spans", read, "a.conll", "B-PER Er\nO ging\n", "de", "token"),
             ("'1,5' joins several", read, "a.tsv", "text\tlabel\na\t1,5\n", "en", "sequence"),

@@ -192,10 +192,8 @@ class DerivedLanguage:
         object.__setattr__(self, "operations", operations)
         check(self)
         if "syntax" in operations[1:] or "transliteration" in operations[:-1]:
-            raise InputError(
-                f"operations={show(operations)}: syntax comes first, because trees describe natural sentences, and "
-                "transliteration last, because it hides where sentences end"
-            )
+            order = "syntax comes first, as trees describe natural sentences, and transliteration last"
+            raise InputError(f"operations={show(operations)}: {order}, as it hides where sentences end")
 
     @property
     def code(self) -> str:

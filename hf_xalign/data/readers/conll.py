@@ -117,12 +117,17 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     if comments := len(lines) - len(words):
         number, line, _ = next(itertools.filterfalse(is_word, lines))
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{comments:,}", number, line[:60])
+    last = {cells[-1] for cells in words}
     every = list(itertools.chain.from_iterable(words))
+    odd = [cell for cell in every if " " in cell and cell in last]
     if len(every) > 2 and any(all(map(tagged.fullmatch, every)) for tagged in _TAGGED):
-        raise InputError(f"{path}: {every[0]!r} holds a word and its tag. Write one word a line, a tab, and its tag.")
+        odd = every
+    if odd:
+        raise InputError(
+            f"{path}: {odd[0]!r} is not one word or one label. Write one word a line, a tab, and its label."
+        )
     if len(words) > _LONGEST and sum(map(bool, sentences)) == 1:
         raise InputError(f"{path}: no blank line parts its {len(words):,} lines. Write one after each sentence.")
-    last = {cells[-1] for cells in words}
     if span_parts({cells[0] for cells in words}) and not span_parts(last):
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
     numbered = _are_numbered(sentences)
@@ -134,6 +139,8 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     firsts = [[cells[0] for _, _, cells in rows] for rows in sentences if len(rows) > 1]
     named_after = any(len(names) > 9 or len(words[0]) > 3 for names in firsts)
     named_after &= all(len(set(names)) == 1 for names in firsts)
+    # Labels are fewer than words, so they stand first here.
+    named_after |= len(words) > 100 and not numbered and len({cells[0] for cells in words}) * 2 < len(last)
     for rows, block in zip(sentences, blocks, strict=True):
         if not rows:
             continue

@@ -88,10 +88,8 @@ def read_lines(
                 yield row, line.lstrip(MARK) if keep_marks else line.replace(MARK, "")
                 offset += len(raw)
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}, line {row}: not UTF-8 at byte {offset + error.start:,} of the text ({error.reason}). "
-                + _convert("cp1252")
-            ) from error
+            fault = f"not UTF-8 at byte {offset + error.start:,} of the text ({error.reason})"
+            raise InputError(f"{path}, line {row}: {fault}. {_convert('cp1252')}") from error
 
 
 def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
@@ -349,9 +347,9 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
         words = [fields[column] for column in header.values() if column < len(fields)] if header else fields
         # A row of words and codes of languages is no header, and the next row repeats the codes.
         if row == 0 or len(words) != 2 or not all(words) or words == list(header):
+            where = f"{path}, row {row}: {' '.join(fields)!r}"
             raise InputError(
-                f"{path}, row {row}: {' '.join(fields)!r} does not have two fields. Write the pivot's word (English), "
-                "a tab and the other word, without scores and notes, as cut -f 1,2 leaves them."
+                f"{where} does not have two fields. Write the pivot's word (English), a tab and the other."
             )
         entries.append((words[0], words[1]))
     if fault := forms.fault_of_marks(list(map(" ".join, entries))):

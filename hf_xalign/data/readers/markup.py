@@ -130,10 +130,8 @@ def _units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 for body in root:
                     body.clear()
         except (DefusedXmlException, LookupError, ParseError, RecursionError, ValueError) as error:
-            raise InputError(
-                f"{path}: this XML cannot be read after unit {units} ({type(error).__name__}: {error}). Save it as "
-                "well-formed XML in UTF-8, without entities and deep nesting."
-            ) from error
+            fault = f"this XML cannot be read after unit {units} ({type(error).__name__}: {error})"
+            raise InputError(f"{path}: {fault}. Save it as well-formed XML in UTF-8, without entities.") from error
 
 
 def _tag(element: Element) -> str:

@@ -318,8 +318,7 @@ def read_aligned(source: Path, target: Path, columns: Columns) -> Rows:
         shared = [key for key in left_ids if key in right_ids]
         if not shared:
             ids = f"{next(iter(left_ids))!r} and {next(iter(right_ids))!r}"
-            advice = "Write pairs to one file, or remove the ids of line-aligned files."
-            raise InputError(f"{source} and {target}: no id occurs in both ({ids}). {advice}")
+            raise InputError(f"{source} and {target}: no id occurs in both ({ids}). Write pairs to one file.")
         for row, key in enumerate(shared, 1):
             yield row, {"source": left_ids[key], "target": right_ids[key]}
         return

@@ -41,7 +41,7 @@ CAPS = {
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
-    "tasks": (2774, 52),
+    "tasks": (2772, 52),
     "trainers": (6729, 80),
 }
 

@@ -330,10 +330,8 @@ class TaggingTask(TokenTask):
     def encode(self, examples: Examples, *inputs: Any, training: bool, **options: Any) -> Dataset:
         """Encode sentences; an unknown label, or a word of the training text without a label, raises an InputError."""
         if training and any(UNLABELLED in names for names in examples.rows["labels"]):
-            raise InputError(
-                f"{examples.name}: some words have no label (_), but a tagger learns whole sentences. Remove the "
-                "sentences with such words, or remove head=tagger."
-            )
+            fault = "some words have no label (_), but a tagger learns whole sentences"
+            raise InputError(f"{examples.name}: {fault}. Remove such sentences, or remove head=tagger.")
         return super().encode(examples, *inputs, training=training, **options)
 
     def collate(self, rows: Sequence[Record], pad_token_id: int) -> Batch:

@@ -167,9 +167,8 @@ def read_rows(path: Path) -> Rows:
                 return files.read_table(path)
     if suffix in (".tsv", ".conllu", *WORD_LINES):
         return _unprefixed(path)
-    raise InputError(
-        f"{path}: labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not from {suffix!r}"
-    )
+    suffixes = f"{', '.join(SUFFIXES)} or no suffix"
+    raise InputError(f"{path}: labelled text is read from {suffixes} (each also .gz), not from {suffix!r}")
 
 
 def _is_word_lines(path: Path, rows: Sequence[Sequence[str]]) -> bool:
@@ -197,10 +196,8 @@ def _word_columns(path: Path, header: Sequence[str]) -> tuple[str | None, str, s
     if word is None or tag is None:
         return None
     if sentence is None and all(cells for _, cells in itertools.islice(files.read_cells(path), 200)):
-        raise InputError(
-            f"{path}: each row holds one word ({word!r}), but no column says where sentences end. Add a column "
-            "'sentence' with the number of each word's sentence, or write CoNLL with blank lines between sentences."
-        )
+        fault = f"each row holds one word ({word!r}), but no column says where sentences end"
+        raise InputError(f"{path}: {fault}. Add a column 'sentence', or write blank lines between sentences.")
     return sentence, word, tag
 
 
@@ -235,11 +232,9 @@ def _refuse_offsets(record: object, where: str) -> None:
         # The key is `start` in Prodigy, `start_offset` or `start_char` elsewhere.
         by_offset |= isinstance(span, dict) and "start" in str(span.keys())
     if by_offset:
-        raise InputError(
-            f"{where}: spans are labelled by character offsets, as doccano, Prodigy and Label Studio export them, but "
-            "a tagger needs a label for each word. Export CoNLL from Label Studio, or convert the spans by spaCy's "
-            "offsets_to_biluo_tags."
-        )
+        fault = "spans are labelled by character offsets, but a tagger needs a label for each word"
+        advice = "Export CoNLL from Label Studio, or convert them by spaCy's offsets_to_biluo_tags"
+        raise InputError(f"{where}: {fault}. {advice}.")
 
 
 def _unprefixed(path: Path) -> Iterator[tuple[int, Cells]]:
@@ -504,6 +499,8 @@ def read_examples(
         logger.warning("%s: %s texts have no label, and are not trained on or scored", source, count)
     if kind == "token":
         _refuse_numbers(source, rows)
+    else:
+        _warn_of_labels(source, {row["label"] for row in rows})
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
     if kind == "token" and (blank := sum(row["tokens"].count(UNLABELLED) for row in rows)):
@@ -527,11 +524,20 @@ def _refuse_numbers(source: str, rows: Sequence[Record]) -> None:
     """Raise an InputError if the labels of words are numbers, which would be scored by accuracy instead of F1."""
     labels = set(itertools.chain.from_iterable(row["labels"] for row in rows)) - {UNLABELLED, IGNORED}
     if labels and all(map(_NUMBER.fullmatch, labels)):
-        raise InputError(
-            f"{source}: the labels of words are numbers ({', '.join(sorted(labels)[:6])}) without names. Name them in "
-            "their order by --label_names, such as --label_names O B-PER I-PER, or name another column of labels by "
-            "--label_column"
-        )
+        fault = f"the labels of words are numbers ({', '.join(sorted(labels)[:6])}) without names"
+        advice = "Name them by --label_names O B-PER I-PER, or name another column of labels by --label_column"
+        raise InputError(f"{source}: {fault}. {advice}")
+
+
+def _warn_of_labels(source: str, labels: set[str]) -> None:
+    """Warn of labels of texts that differ in capitals alone, or join others, as `joy|anger` does."""
+    by_case = {label.casefold(): label for label in labels}
+    for label in sorted(labels):
+        joins = labels.issuperset(parts := re.split("[|;,+]", label)) and len(parts) > 1
+        if joins or by_case[label.casefold()] != label:
+            logger.warning(
+                "%s: the label %r is a class of its own, next to %s", source, label, ", ".join(sorted(labels)[:9])
+            )
 
 
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, Dataset | None]:
@@ -576,10 +582,8 @@ def by_language(parts: Iterable[Examples]) -> dict[str, Examples]:
     for examples in parts:
         code = examples.language
         if code in sets:
-            raise InputError(
-                f"{code} has two evaluation sets, {sets[code].name} and {examples.name}. Keep one, or give one "
-                f"another code ({code}-x-other)."
-            )
+            both = f"{sets[code].name} and {examples.name}"
+            raise InputError(f"{code} has two evaluation sets, {both}. Keep one, or call one {code}-x-other.")
         sets[code] = examples
     return sets
 

@@ -107,10 +107,8 @@ def read_questions(
     if match := _MLQA.search(source):
         context_lang, question_lang = match[1] or match[3], match[2] or match[4]
         if language not in (None, context_lang, question_lang):
-            raise InputError(
-                f"{source}: by its name, contexts are in {context_lang} and questions in {question_lang}, not in "
-                f"{language}. Correct the language."
-            )
+            said = f"by its name, contexts are in {context_lang} and questions in {question_lang}"
+            raise InputError(f"{source}: {said}, not in {language}. Correct the language.")
     else:
         forms.warn_of_name(Path(source).name, language)
     rows: list[tuple] = []
@@ -535,10 +533,8 @@ def best_spans(questions: np.ndarray, spans: np.ndarray, count: int) -> np.ndarr
     starts, ends, scores = spans.T
     if np.isnan(scores).any():
         window = int(np.flatnonzero(np.isnan(scores))[0])
-        raise InputError(
-            f"the scores of window {window} are NaN: the model diverged, or overflows in half precision. Lower the "
-            "learning rate, or evaluate in float32."
-        )
+        fault = f"the scores of window {window} are NaN: the model diverged, or overflows in half precision"
+        raise InputError(f"{fault}. Lower the learning rate, or evaluate in float32.")
     order = np.lexsort((ends, starts, -scores, questions))
     rows, best_windows = np.unique(questions[order], return_index=True)
     best = np.full((count, 2), NOWHERE)

@@ -135,6 +135,13 @@ def test_texts_that_are_labelled_by_their_language_are_all_read(tmp_path):
     assert read("a.jsonl", REVIEWS, "en", "sequence", tmp_path, **names).rows["label"][:] == ["fr", "de"]
 
 
+def test_labels_that_are_one_label_or_several_are_told(tmp_path, caplog):
+    table = "text,label\na,Joy\nb,joy\nc,anger\nd,joy|anger\ne,x|y\n"
+    assert len(read("a.csv", table, "is", "sequence", tmp_path).rows) == 5
+    said = [record.getMessage() for record in caplog.records if "class of its own" in record.getMessage()]
+    assert len(said) == 2 and "'joy|anger' is a class of its own, next to Joy, anger, joy" in said[1]
+
+
 def test_labelled_parquet(tmp_path):
     Dataset.from_list([{"tokens": ["Oslo"], "ner_tags": ["B-LOC"]}]).to_parquet(tmp_path / "a.parquet")
     assert read_examples(f"nb={tmp_path / 'a.parquet'}", "token").rows["labels"][:] == [["B-LOC"]]

@@ -80,8 +80,8 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
         if sum(count for _, count in Counter(texts).most_common(3)) > most:
             return f"most {side} are one of three strings, so they are no sentences"
     languages = {likely_language(code).language for code in (source_lang, target_lang)}
-    if len(languages) > 1 and sum(map(str.__eq__, sources, targets)) * 2 > len(sources):
-        return "most sources are the same as their targets"
+    if len(languages) > 1 and sum(map(str.__eq__, sources, targets)) * 10 > len(sources) * 9:
+        return "nearly all sources are the same as their targets"
     # Numbers of rows, for example.
     if sum(own.search(text) is not None for text in sources) * 20 < len(sources):
         return f"nearly no source has a letter of the script of {source_lang}"

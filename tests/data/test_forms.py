@@ -541,7 +541,7 @@ REFUSED = {
     "what OpusTools prints": ({"de": '(src)="1">Hallo\n', "en": '(trg)="1">Hello\n'}, "full of markup"),
     "one file twice": (
         {"a.tsv": "".join(f"Satz {n} ruht\tSatz {n} ruht\n" for n in range(30))},
-        "most sources are the same as their targets",
+        "nearly all sources are the same as their targets",
     ),
     "a table in another language": (
         dict.fromkeys(("a.jsonl", "b.jsonl"), '{"language": "isl", "text": "x"}\n'),

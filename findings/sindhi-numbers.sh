@@ -1,5 +1,5 @@
 #!/bin/sh
-# @internationalized/number 3.6.9 (npm): `NumberParser` reads a Sindhi number with decimals as a hundred times as much, and nothing
+# @internationalized/number 3.6.9 (npm): `NumberParser` reads a Sindhi number with two decimals as a hundred times as much, and nothing
 # is said. "٠.٢٥" (0.25), as Intl.NumberFormat writes it for sd, is 25. "١٬٢٣٤٬٥٦٧.٨٩" (1234567.89) is 123456789.
 # CLDR writes Sindhi with Arabic digits, and with a full stop before the decimals.
 # The numbers of Fulah in Adlam (ff-Adlm) and of Chakma (ccp) are NaN, whose digits lie beyond U+FFFF.

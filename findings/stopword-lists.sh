@@ -6,7 +6,7 @@
 # stopword are such: "ið" for iš (from), "að" for aš (I). In Turkish, 20 of 114 of stop-words, "þey" for şey (thing), and in
 # Hungarian 7, "õk" for ők (they). In Slovak, 10 of 110 of stopword, "èo" for čo (what). None of the right forms is in the list.
 # Text without stop words still has these words then, and keywords and topics of it are "and" and "from". Nothing is said.
-# Each of these lists calls itself one of the language. In Czech, Polish, Latvian and Romanian no such word was found.
+# In Czech, Polish, Latvian and Romanian no such word was found.
 # Here: nothing, no command leaves out words.
 set -eu
 folder=$(mktemp -d)

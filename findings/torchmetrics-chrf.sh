@@ -4,7 +4,7 @@
 # is one word, so that it has no pairs of words. torchmetrics counts these as missed, sacrebleu 2.6.0 leaves that order out: 100.
 # English, Hindi and Korean sentences have 1.0 in both.
 # A translation of one short word has 0.5 at most, also in English and without words (n_word_order=0): "Yes" for "Yes".
-# So scores of languages are not alike in scale, and not those that papers give, which are sacrebleu's.
+# So the scores of languages have different scales, and none of these can be compared with sacrebleu's.
 # The documentation says that sacrebleu and the author's chrF++.py are followed. With `eps_smoothing`, an option that is off by
 # default and named after chrF++.py, sacrebleu gives the lower scores too.
 # Known in part: issue 3480 of torchmetrics is of sentences that have no letters in common.

@@ -35,7 +35,7 @@ CAPS = {
     "metrics": (488, 2),
     "model_cards": (554, 0),
     "modeling": (4664, 67),
-    "objectives": (1227, 9),
+    "objectives": (1226, 9),
     "prepare": (936, 3),
     "recipes": (2478, 29),
     "report": (448, 2),

@@ -199,8 +199,7 @@ class Objective(Sequence[Term]):
     """Terms of a loss, in order: L = sum of weight * term; none for a loss that is not a list of terms.
 
     Raises:
-        InputError: an entry is not a `Term`; two terms have the same name; a weight is not positive;
-            or two terms keep different sides or words.
+        InputError: two terms have the same name; a weight is not positive; or two terms keep different sides or words.
 
     Example:
         >>> from hf_xalign.objectives import KeepPivot, Objective, WordDistance

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1538, 20),
     "core": (2803, 54),
-    "data": (6988, 127),
+    "data": (6987, 127),
     "evaluation": (1954, 17),
     "explore": (291, 3),
     "hub": (343, 9),

@@ -184,7 +184,7 @@ def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]
     places: dict[Any, int] = {}
     for row, name in enumerate(english[id_column][:]):
         if places.setdefault(name, row) != row:
-            raise InputError(f"{id_column} {name!r} is in rows {places[name]} and {row} of the English set.")
+            raise InputError(f"{id_column} {name!r} is in rows {places[name]} and {row} of the English set: keep one.")
     with explained(f"{id_column} not in the English set", KeyError):
         return [places[name] for name in dataset[id_column][:]]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -44,7 +44,6 @@ _PATTERNS = {
     kind: re.compile("|".join(row[1] for row in rows))
     for kind, rows in itertools.groupby(_table("patterns"), key=lambda row: row[0])
 }
-_CELLS = ("number", "url", "domain", "id", "attribution", "any")
 NUMBERED, PREFACE = _PATTERNS["numbered"], _PATTERNS["preface"]
 # Marks of an empty side: of NeuLab's TED talks, verses of eBible that the verse before covers, hunalign, and SQL.
 COVERED = "<range>"
@@ -54,7 +53,9 @@ JOINT = " ~~~ "  # between sentences that hunalign has joined
 # factors), ends of words or pieces (subword-nmt, SentencePiece, OpenNMT), escapes of Moses and HTML.
 _MARKS = [(fault, re.compile(mark)) for fault, mark in _table("marks")]
 # Names of columns, in lower case, by what they hold: text, the split or the language of a row, and so on.
-_NAMES = {kind: names.split() for kind, names in _table("columns")}
+_NAMES: defaultdict[str, list[str]] = defaultdict(list)
+for _kind, _names, _endings in _table("columns"):
+    _NAMES[_kind] += map("".join, itertools.product(_names.split(), _endings.split() or [""]))
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
 LANGUAGES = {side: _NAMES[side] + _NAMES[f"doubtful_{side}"] for side in ("source_lang", "target_lang")}
 # These count only if all that a row has hold codes.
@@ -86,7 +87,7 @@ def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -
             sides = ("target", "source") if is_turned else ("source", "target")
             named = {"first": sides[0], "second": sides[1]}
             # A kind may occur twice, so such columns are named by their numbers.
-            names = [str(n) if kind in _CELLS else named.get(kind, kind) for n, kind in enumerate(kinds, 1)]
+            names = [str(n) if kind in _PATTERNS else named.get(kind, kind) for n, kind in enumerate(kinds, 1)]
             return name, names
     return None
 
@@ -192,7 +193,7 @@ def _languages_in(name: str, *asked: str | None) -> list[str]:
 
 
 def _holds(cell: str, kind: str) -> bool:
-    if kind in _CELLS:
+    if kind in _PATTERNS:
         return bool(_PATTERNS[kind].fullmatch(cell.strip()))
     if kind.endswith("_lang"):
         return find_language(cell) is not None and len(cell) < 12
@@ -386,8 +387,6 @@ def looks_like_header(
         inside = [_language(word, asked) for word in _PIECES.findall(other_cell)]
         return _is_asked(code, asked) and not any(name and same_language(name, code) for name in inside)
     of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
-    columns = [
-        is_known or cell.strip().casefold() in _NAMES["other"] for is_known, cell in zip(of_side, cells, strict=True)
-    ]
+    columns = [known or cell.strip().casefold() in _NAMES["other"] for known, cell in zip(of_side, cells, strict=True)]
     variables = [_VARIABLE.fullmatch(cell.strip()) for cell in cells]
     return all(columns) or (any(variables) and all(cell.strip().isidentifier() for cell in cells))

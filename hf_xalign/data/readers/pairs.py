@@ -179,7 +179,7 @@ def row_languages(record: Record, pair: Pair, target_lang: str) -> Record:
             return dict(zip(forms.LANGUAGES, codes, strict=True))
     # One of the first two alone is a column of text, and all may hold something else.
     for doubtful in ({"sl", "tl"}, {"from", "to"}, forms.DOUBTFUL_LANGUAGES & said.keys()):
-        if not all(find_language(str(said.get(name, ""))) for name in doubtful):
+        if not doubtful.isdisjoint(said) and not all(find_language(str(said.get(name, ""))) for name in doubtful):
             said = {name: value for name, value in said.items() if name not in doubtful}
     found: Cells = {}
     for column, names in forms.LANGUAGES.items():

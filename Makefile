@@ -1,5 +1,5 @@
 # Two commands do all the set-up on a fresh machine: `make quickstart` and `make test`.
-# `make test-all` runs the slow tier too: launched processes, kills, wheels, benchmarks, full products.
+# `make test-all` runs the slow tier too: launched processes, kills, benchmarks, full products.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin

@@ -29,10 +29,7 @@ after, and where everything was saved: the maps (`maps/de-en.safetensors`, for `
 
 from __future__ import annotations
 
-import os
-
 from hf_xalign.config import CommandLine, parse
-from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments
 from hf_xalign.recipes.parts.command import run, settle_cpu
 
@@ -42,13 +39,9 @@ WHEN_INTERRUPTED = "nothing was saved; the same command reuses the anchors made 
 
 def main(argv: CommandLine | list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
     data, args = parse(ARGUMENTS, argv, description=__doc__)
     data.check_files()
     args.check_files()
-    if args.source_vectors and data.seeds:
-        raise InputError("seeds: word vectors are mapped in memory, once. Give one --seed a run.")
 
     from hf_xalign.modeling.loading import choose_device
     from hf_xalign.recipes.parts.mapping_data import load_mapping

@@ -29,7 +29,7 @@ CLASSES = {
     XAlignConfig: (),
     Limits: (),
     DistanceArguments: (),
-    MappingArguments: (),
+    MappingArguments: (DataArguments,),
     DataArguments: (FAOConfig,),
     FinetuneArguments: (TaskConfig,),
     ContinualArguments: (ContinualConfig,),

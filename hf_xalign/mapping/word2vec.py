@@ -108,10 +108,6 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
     """
     check_range(least=1, limit=limit)
     path = Path(path)
-    if path.suffix == ".kv":
-        raise InputError(
-            f"{path} is gensim's own file, a pickle. Write it by save_word2vec_format, as text, and name that file."
-        )
     words: dict[str, int] = {}
     good_rows: list[np.ndarray] = []
     good = 0

@@ -185,8 +185,6 @@ class Term(ABC):
         `count`, int64, is the number of items in the whole optimizer step.
         """
         total = self(vectors)
-        if total.ndim:
-            raise InputError(f"objective: {self.name} returns {tuple(total.shape)} numbers. Return their sum.")
         # The average over processes must be the sum over them, because `count` is of all of them.
         if not self.gathers:
             total = total * process_count()

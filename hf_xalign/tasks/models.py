@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -88,9 +88,8 @@ def load_tagger(
     fields of [`~hf_xalign.modeling.tagger.BiLSTMCRFConfig`]. Other arguments and errors are those of
     [`load_task_model`].
     """
-    encoder = load(name_or_path, revision=revision)
-    if not isinstance(encoder, PreTrainedModel):
-        raise InputError(f"{name_or_path} is an adapter. Give its encoder, and the adapter by adapter={name_or_path}")
+    # An adapter is refused by `from_encoder`.
+    encoder = cast(PreTrainedModel, load(name_or_path, revision=revision))
     count = encoder.config.num_hidden_layers
     changed = _changed_layers(encoder.config, adapter, layers=layers)
     if layers is None:  # ROTATE reads the last four layers of an encoder without maps

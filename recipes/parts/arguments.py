@@ -139,7 +139,7 @@ class MappingArguments(MappingConfig):
         "Map this file of word vectors, FILE or LANG=FILE: .vec or .txt of word2vec, fastText or GloVe, .bin of "
         "word2vec, each also .gz. No encoder and no text is read, and dictionaries need no LANG.",
         None,
-        rules=[needs(target_vectors=GIVEN)],
+        rules=[needs(target_vectors=GIVEN), excludes("they are mapped in memory, once", seeds=GIVEN)],
     )
     target_vectors: str | None = option(
         "Word vectors",

@@ -185,12 +185,8 @@ def test_command(source, tmp_path, capsys):
     settings = json.loads((tmp_path / "out" / "align-words.json").read_text("utf-8"))["settings"]
     assert settings["fit_pairs"] == 50 and settings["one_to_one"] is False and len(read(tmp_path / "out")) == 300
     assert main(words) == 2 and "holds a finished result" in capsys.readouterr().err
-    for given, message in {
-        "a b --output c": "--output is an option for one text",
-        "a b --max_pairs 3": "--max_pairs is an option for one text",
-        "builtin:de --shards 3": "--shards is an option for shards",
-    }.items():
-        assert main(["align-words", *given.split()]) == 2 and message in capsys.readouterr().err
+    assert main(["align-words", "builtin:de", "--shards", "3"]) == 2
+    assert "--shards is an option for shards" in capsys.readouterr().err
 
 
 def test_bad_input(source, corpus, tmp_path, monkeypatch):

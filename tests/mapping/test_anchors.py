@@ -365,5 +365,3 @@ def test_a_word_with_a_blank_in_a_binary_file_is_named(tmp_path):
         (tmp_path / f"{name}.bin").write_bytes(content)
         with pytest.raises(InputError, match="a word ends at its first blank, so a word with a blank"):
             read_word2vec(tmp_path / f"{name}.bin")
-    with pytest.raises(InputError, match="gensim's own file, a pickle"):
-        read_word2vec(tmp_path / "v.kv")

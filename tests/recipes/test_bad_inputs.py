@@ -46,20 +46,11 @@ def test_recipes_that_train(files, refused, tmp_path, monkeypatch):
     early = [("--train_data", f"de={files}/holes.tsv", "--model_name_or_path", name) for name in ("no/x", "runs/x")]
     early = [(early[0], "holes.tsv.*3.*empty"), (early[1], "runs/x: no such folder, nor a folder runs")]
     local = ("--push_to_hub", "true", "--hub_model_id", "me/aligned")
-    rows = {
-        fao: [(local, r"push_to_hub: the base model is .*base, which is not on the Hub")],
-        mao: [],
-        ppa: [((*sentences, "--aligner", "hmm"), "aligner")],
-        mapping: [],
-    }
-    named = {mapping: partial(maps, files)}
-    refused(
-        {
-            f"{recipe.__name__} {name}": row
-            for recipe, own in rows.items()
-            for name, row in table(recipe.main, named.get(recipe, words), own + early).items()
-        }
-    )
+    refused(table(fao.main, words, [(local, r"push_to_hub: the base model is .*base, which is not on the Hub")]))
+    for recipe in (fao, mao, ppa, mapping):
+        (tmp_path / recipe.__name__).mkdir()
+        on_text = partial(maps, files) if recipe is mapping else words
+        assert_refused(table(recipe.main, on_text, early), tmp_path / recipe.__name__)
     (tmp_path / "late").mkdir()
     assert_refused(table(ppa.main, words, [(sentences, "no pair is left")]), tmp_path / "late")
     twice = ["--output_dir", str(tmp_path / "d"), "--stages", "a=x", "a=y"]
@@ -135,12 +126,10 @@ def test_finetuning(files, refused, tmp_path):
     pairs = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
     label = r"bad\.jsonl, line 4 \(word 1, 'a'\): the label 'B-C' is not among the 5 labels"
     words = partial(task_command, files)
-    of_texts = [
-        ((*pairs, "--code_switch", f"en={files / 'texts.jsonl'}"), "train_data has no other language to switch"),
-    ]
+    alone = (*pairs, "--code_switch", f"en={files / 'texts.jsonl'}")
     refused(
         table(finetune.main, partial(words, evaluation=("de=bad.jsonl",)), [((), label)])
-        | table(finetune.main, partial(words, **texts), of_texts)
+        | table(finetune.main, partial(words, **texts), [(alone, "train_data has no other language to switch")])
     )
     missing = partial(finetune.main, ["--use_cpu", "true", "--output_dir", str(tmp_path / "out")])
     assert_refused({"no data": (missing, "--train_data is missing")})
@@ -175,8 +164,6 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
     ]
     rows = [([word.format(f=files) for word in options.split()], message) for options, message in rows]
     refused(table(mapping.main, partial(maps, files), rows))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert_refused({"two processes": (partial(mapping.main, maps(files, out=files / "new")), "one process")})
 
 
 def test_data_of_mapping_before_the_encoder_runs(files, mapping_run, refused, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from support import align_mlm, continual, fao, mao, ppa
 from support.families import NEWER, save_base
 from support.fao import searcher
 from support.launch import slow
-from support.refusals import assert_refused, calls
+from support.refusals import assert_refused
 from support.text import bitext
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from support.trackers import offline
@@ -68,15 +68,15 @@ def test_what_is_no_dataset_is_refused(tmp_path):
 
 
 def test_settings_of_fao(tmp_path):
-    refused = partial(assert_each_refused, partial(fao.config, tmp_path))
-    refused(
+    assert_each_refused(
+        partial(fao.config, tmp_path),
         {
             "objective=none .*another term must align": {"objective": "none"},
             "without links no word is": {"objective": "none", "sentence_weight": 1.0, "regularized_words": "linked"},
             "that draws every row": {"language_sampling": "temperature", "train_sampling_strategy": "sequential"},
-        }
+            "report_to=wandbb: choose one of .*did you mean 'wandb'": {"report_to": ["wandbb"]},
+        },
     )
-    refused({"report_to=wandbb: choose one of .*did you mean 'wandb'": {"report_to": ["wandbb"]}})
 
 
 def test_wandb_needs_its_key_before_anything_is_read(tmp_path, monkeypatch):
@@ -170,30 +170,30 @@ def test_adapters_that_lose_the_encoder_from_before_them(tmp_path, monkeypatch):
     idle.set_adapter("second")
     thawed = peft(top="linear")
     thawed.base_model.model.encoder.layer[0].output.dense.requires_grad_(True)
-    lora = {"peft_type": "lora"}
-    make = {"fao": fao.make, "mao": mao.make}
-    settings = {"preset": "mao", "regularizer_weight": 1.0}
-
-    def attempt(room, **given):
-        make[room](tmp_path, **(settings if room == "fao" else {"regularizer_weight": 1.0}) | given)
+    of_fao = partial(fao.make, tmp_path, regularizer_weight=1.0)
+    of_mao = partial(mao.make, tmp_path, regularizer_weight=1.0)
 
     def options(**given):
-        return {**lora, "peft_options": {"r": 2, "target_modules": ["key"], **given}}
+        return {"peft_type": "lora", "peft_options": {"r": 2, "target_modules": ["key"], **given}}
 
-    rows = [({"model": fao.lora(init_lora_weights="pissa_niter_2")}, "init_lora_weights=pissa_niter_2 changes")]
-    rows += [({"model": fao.lora(bias="all")}, "bias is a weight of the encoder and trained: set LoRA's bias to none")]
-    rows += [({"model": idle}, "init_lora_weights=pissa changes")]
-    rows = [({"room": "fao", **given}, message) for given, message in rows]
-    rows += [({"room": "mao", "model": thawed}, r"output.dense.weight is a weight of the encoder and trained")]
-    rows += [({"room": "mao", **options(init_lora_weights="olora")}, "init_lora_weights=olora changes")]
-    rows += [({"room": "mao", **options(layer_replication=[[0, 2], [1, 2]])}, "layer_replication adds layers")]
-    assert_refused(calls(attempt, rows))
+    fao_table = {
+        "init_lora_weights=pissa_niter_2 changes": {"model": fao.lora(init_lora_weights="pissa_niter_2")},
+        "bias is a weight of the encoder and trained: set LoRA's bias to none": {"model": fao.lora(bias="all")},
+        "init_lora_weights=pissa changes": {"model": idle},
+    }
+    mao_table = {
+        "output.dense.weight is a weight of the encoder and trained": {"model": thawed},
+        "init_lora_weights=olora changes": options(init_lora_weights="olora"),
+        "layer_replication adds layers": options(layer_replication=[[0, 2], [1, 2]]),
+    }
+    assert_each_refused(of_fao, fao_table)
+    assert_each_refused(of_mao, mao_table)
     # Whatever changes the encoder, by whatever name.
     monkeypatch.setattr("hf_xalign.modeling.xalign.config.HARMLESS_STARTS", {"pissa"})
-    changed = {"room": "mao", **options(init_lora_weights="pissa")}
-    assert_refused(calls(attempt, [(changed, "this LORA adapter changes the encoder's own weights")]))
-    attempt("fao", model=fao.lora(init_lora_weights="olora"), regularizer_weight=0.0)
-    attempt("mao", **options(init_lora_weights="olora"), objective="infonce", regularizer_weight=0.0)
+    changed = options(init_lora_weights="pissa")
+    assert_each_refused(of_mao, {"this LORA adapter changes the encoder's own weights": changed})
+    of_fao(fao.lora(init_lora_weights="olora"), regularizer_weight=0.0)
+    of_mao(**options(init_lora_weights="olora"), objective="infonce", regularizer_weight=0.0)
 
 
 @pytest.mark.parametrize("start", [True, "orthogonal"])
@@ -290,19 +290,17 @@ def test_task(tmp_path):
 
 
 def test_checkpoints(tmp_path):
-    fao.make(tmp_path / "run", pairs=8, save_strategy="steps", save_steps=1).train()
-    (tmp_path / "run" / "checkpoint-2" / "complete.json").unlink()
+    fao.make(tmp_path, pairs=8, save_strategy="steps", save_steps=1).train()
 
-    def resume(path, folder="other", **settings):
-        return lambda: fao.make(tmp_path / folder, **settings).train(resume_from_checkpoint=path)
+    def resume(path, **settings):
+        return lambda: fao.make(tmp_path, **settings).train(resume_from_checkpoint=path)
 
     table = {
-        "cut off": (resume(str(tmp_path / "run" / "checkpoint-2")), "last whole one"),
-        "gone": (resume(str(tmp_path / "run" / "checkpoint-9")), "no such folder"),
-        "to be deleted": (resume(True, "run", overwrite_output_dir=True), "Give one of them"),
+        "gone": (resume(str(tmp_path / "checkpoint-9")), "no such folder"),
+        "to be deleted": (resume(True, overwrite_output_dir=True), "Give one of them"),
     }
     assert_refused(table)
-    assert (tmp_path / "run" / "checkpoint-2").is_dir()
+    assert (tmp_path / "checkpoint-2").is_dir()
 
 
 def test_checkpoints_of_something_else(tmp_path):

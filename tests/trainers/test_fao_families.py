@@ -1,8 +1,6 @@
 """FAO on one tiny model of every family, from a checkpoint folder to a folder that plain transformers loads."""
 
 import re
-import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -136,22 +134,6 @@ def test_an_encoder_with_a_decoder_that_cannot_be_had_alone(tmp_path):
     AutoModel.from_config(config).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="type mbart has an encoder and a decoder"):
         load_trainable(str(tmp_path))
-
-
-@pytest.mark.slow
-def test_loads_without_hf_xalign(tmp_path):
-    save_base("bert", tmp_path / "base")
-    trainer, _ = train(tmp_path / "base", tmp_path / "out")
-    torch.save(states(trainer.model), tmp_path / "expected.pt")
-    code = (
-        "import sys, torch; sys.modules['hf_xalign'] = None\n"
-        "from transformers import AutoModel\n"
-        f"torch.set_num_threads({torch.get_num_threads()})\n"
-        f"model = AutoModel.from_pretrained({str(tmp_path / 'out')!r}).eval()\n"
-        f"with torch.no_grad(): got = model(input_ids=torch.tensor({IDS.tolist()})).last_hidden_state\n"
-        f"assert torch.equal(got, torch.load({str(tmp_path / 'expected.pt')!r}))\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 
 
 def test_checkpoints_resume_with_a_prefix(tmp_path):

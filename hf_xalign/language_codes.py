@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import re
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import regex
 from babel import Locale, UnknownLocaleError
 from babel.core import get_global
 
+from hf_xalign.cache import table_rows
 from hf_xalign.errors import InputError
 
 # A code becomes a key of records and part of file names, so it has no dots, slashes or spaces.
@@ -175,19 +177,9 @@ def _variants(code: str) -> list[str]:
     return [*variants, *(re.split("[-_]", private[0])[1:] if private else ())]
 
 
-# Common names that are different in CLDR's English list.
-_OTHER_NAMES = {
-    "bengali": "bn",
-    "farsi": "fa",
-    "kinyarwanda": "rw",
-    "mandarin": "zh",
-    "norwegian": "no",
-    "oriya": "or",
-    "panjabi": "pa",
-    "sinhalese": "si",
-    "tagalog": "fil",
-    "uighur": "ug",
-}
+# Common names that are different in CLDR's English list, as corpora and other lists of codes have them.
+_TABLE = Path(__file__).with_name("language_names.tsv")
+_OTHER_NAMES = {name: code for code, names in table_rows(_TABLE) for name in names.split(", ")}
 
 
 @cache

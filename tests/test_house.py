@@ -25,24 +25,24 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1538, 20),
-    "core": (2803, 54),
+    "core": (2795, 54),
     "data": (6987, 127),
     "evaluation": (1954, 17),
     "explore": (291, 3),
     "hub": (343, 9),
-    "links": (1671, 24),
+    "links": (1672, 24),
     "mapping": (1540, 17),
     "metrics": (488, 2),
     "model_cards": (554, 0),
     "modeling": (4664, 67),
     "objectives": (1224, 8),
     "prepare": (936, 3),
-    "recipes": (2471, 27),
+    "recipes": (2472, 27),
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
-    "tasks": (2771, 51),
-    "trainers": (6729, 80),
+    "tasks": (2774, 51),
+    "trainers": (6726, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -43,7 +43,7 @@ def test_the_script_comes_from_the_code_or_is_the_likely_one(code, script):
     [
         ("Swahili", "sw"), ("BANGLA", "bn"), ("bengali", "bn"), (" tur ", "tur"), ("EN-us", "EN-us"),
         ("de-1996-x", None), ("tgt_lang", None), ("sat_Olck", "sat_Olck"),
-        ("anchor", None), ("Open file", None), ("", None),
+        ("anchor", None), ("Open file", None), ("", None), ("Slovene", "sl"), ("Kiswahili", "sw"), ("Bokmål", "no"),
     ],
 )  # fmt: skip
 def test_names_and_codes_are_found_in_any_case(text, code):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import re
 import shutil
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ import pyarrow.parquet
 from datasets import Dataset
 
 from hf_xalign.cache import check_regular, checksum, hold_folder, leave_folder, read_mark, replacing, write_mark
+from hf_xalign.data import forms
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 
@@ -154,13 +156,15 @@ def open_work(folder: Path, identity: str) -> Iterator[Path]:
             leave_folder(folder, new)
 
 
-def finished_shards(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder; none, or an unfinished run that writes them, raises an InputError."""
+def finished_shards(folder: Path, split: str = "train") -> list[Path]:
+    """Return the Parquet files of a folder, of one split if the names say several; an InputError if it has none."""
     if (folder / _WORK).exists():
         raise InputError(f"{folder}: the command that writes it has not finished. Run it again to resume it.")
     if not (shards := sorted(folder.glob("*.parquet"))):
         raise InputError(f"{folder} is a folder without .parquet files. Name a file in it.")
-    return shards
+    splits = [re.split("[-.]", shard.name)[0] for shard in shards]  # of `test-00000-of-00001.parquet`
+    chosen = forms.choose_split(splits, split, str(folder)) if forms.SPLITS.issuperset(splits) else None
+    return [shard for shard, name in zip(shards, splits) if chosen in (None, name)]
 
 
 def shard_name(number: int, total: int) -> str:

@@ -262,9 +262,7 @@ def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
     if signs and model not in _MISFITS:
         _MISFITS.add(model)
         name = tokenizer_name(tokenizer)
-        logger.warning(
-            "the tokenizer %s may be of another model: %s. Take the encoder's own.", name, " and ".join(signs)
-        )
+        logger.warning("the tokenizer %s may be another model's: %s. Take the encoder's.", name, " and ".join(signs))
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, cells: Sequence[str] | Sequence[list[str]]) -> list[list[int]]:

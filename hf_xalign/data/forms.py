@@ -61,6 +61,7 @@ LANGUAGES = {side: _NAMES[side] + _NAMES[f"doubtful_{side}"] for side in ("sourc
 # These count only if all that a row has hold codes.
 DOUBTFUL_LANGUAGES = {*_NAMES["doubtful_source_lang"], *_NAMES["doubtful_target_lang"]}
 DIRECTIONS, IDS = _NAMES["direction"], _NAMES["id"]  # `en-de_DE` in WMT24++; what joins two files
+SPLITS = frozenset({"train", "validation", "dev", "test"})  # no languages, as names of parts of a set
 # Columns of a row's language, which is that of the source unless it is the pivot.
 OF_ROW = _NAMES["row_language"]
 # What to do with files whose lines are markup. (Of XLIFF, po2tmx leaves out what is not approved, without a word.)
@@ -136,10 +137,13 @@ def split_column(names: Iterable[str]) -> str | None:
 def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
     """Return the name of a split in a column whose values name several, else None; an unknown one is an InputError."""
     counts = Counter(map(str, values))
-    chosen = "dev" if split == "validation" and split not in counts else split
-    if len(counts) < 2 or not {"train", "test", chosen} & counts.keys():
+    by_name = {value.lower(): value for value in counts}  # SICK's are `TRAIN`, `TRIAL` and `TEST`
+    names = (split, "dev", "trial") if split == "validation" else (split,)
+    name_there = next((name for name in names if name in by_name), split)
+    if len(counts) < 2 or not {"train", "test", name_there} & by_name.keys():
         return None
-    check_choice(counts, split=chosen)
+    check_choice(by_name, split=name_there)
+    chosen = by_name[name_there]
     logger.info("%s: %s of %s rows are of the split %s", name, counts[chosen], counts.total(), chosen)
     return chosen
 

@@ -27,7 +27,6 @@ from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import arrow, forms
 from hf_xalign.data.parallel import (
     COLUMNS,
-    SPLITS,
     Table,
     check_columns,
     check_dataset,
@@ -84,8 +83,9 @@ def load_parallel(
     """Load sentence pairs as a dataset with the columns `source`, `target`, `source_lang` and `target_lang` (strings).
 
     Text is NFC-normalized and stripped. The pairs of a file are streamed once into an Arrow file in the library's
-    cache and memory-mapped from there, so memory does not grow with the corpus. The file's name and the dataset's
-    fingerprint are a hash of the input's content and the arguments. [`sources`] returns where the pairs came from.
+    cache and memory-mapped from there, so memory does not grow with the corpus. The file's name is a hash of the
+    input's content and the arguments, the dataset's fingerprint one of the pairs. [`sources`] returns where they came
+    from.
 
     Columns `source_words` and `target_words` (lists of strings; null for text that is still to be split) are kept for
     word alignment, in all formats but TSV, CSV and TMX. Parquet files that also have `links` keep all three, and text.
@@ -237,9 +237,8 @@ def draw_pairs(
         drawn = rows if draw == "first" else np.random.default_rng([seed, number]).permutation(rows)
         rows = np.sort(drawn[:max_pairs])
         if len(rows) < max_pairs:
-            logger.warning(
-                "%s: all %s pairs are used: %s were asked for", entry["source"], f"{len(rows):,}", f"{max_pairs:,}"
-            )
+            used = f"all {len(rows):,} pairs are used: {max_pairs:,} were asked for"
+            logger.warning("%s: %s", entry["source"], used)
         entry |= {"pairs": len(rows), "draw": draw}
         chosen.append(rows)
     selected = text.select(np.concatenate(chosen))
@@ -375,7 +374,8 @@ def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked:
     elif not linked:
         counts = " and ".join(f"{column} of {count:,}" for column, count in word_counts.items())
         logger.info("%s: %s pairs, with words given in %s; other text will be split", name, f"{len(data):,}", counts)
-    return _one_code(Dataset(data, info=datasets.DatasetInfo(), fingerprint=key), name)
+    # The same for rows that were read by another split, or from another format.
+    return _one_code(Dataset(data, info=datasets.DatasetInfo(), fingerprint=checksum(table)), name)
 
 
 def _load_files(name: str, opened: _Opened, max_pairs: int | None, on_empty: OnEmpty, keep_unlinked: bool) -> Dataset:
@@ -530,17 +530,11 @@ def _open(source: str | Path | Sequence[str | Path], columns: Columns, revision:
         dataset = _load_saved(files[0], columns.split) if saved else load_hub(str(source), columns.split, revision)
         dataset = _of_split(dataset, columns.split, str(source))
         rows = enumerate(dataset.select_columns(columns.select(dataset.features, str(source))), 1)
-        return "hub", [], dataset, columns.for_files([]), cast(Rows, rows)
+        return "hub", [], dataset, columns, cast(Rows, rows)
     if scheme == "folder":
-        shards = arrow.finished_shards(files[0])
-        # A dataset of the Hub has shards such as `test-00000-of-00001.parquet`.
-        splits = [re.split("[-.]", shard.name)[0] for shard in shards]
-        if SPLITS.issuperset(splits) and (chosen := forms.choose_split(splits, columns.split, str(source))):
-            shards = list(itertools.compress(shards, map(chosen.__eq__, splits)))
-        columns = columns.for_files(shards[:1])
+        shards = arrow.finished_shards(files[0], columns.split)
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
-    columns = columns.for_files(files)
     if scheme != "file":
         columns = Columns(columns.source_lang, columns.target_lang, split=columns.split)
     if scheme == "aligned":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,15 @@ from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import load_hub
 from hf_xalign.data.readers.conll import is_conllu
 from hf_xalign.data.readers.files import TABLES, file_format, read_sentences
-from hf_xalign.data.sides import SAMPLE
+from hf_xalign.data.readers.pairs import of_split
+from hf_xalign.data.sides import SAMPLE, warn_of_language
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.data.words import MARK
 from hf_xalign.errors import InputError, explained
 
 _FORMATS = (".txt", *TABLES)
 TEXT = SourceKind((*_FORMATS, ".conllu"))
-_READING = 5  # raise it when the same input gives other rows: cached tables are then replaced
+_READING = 6  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows
 _TEXT, _WORDS = pyarrow.string(), pyarrow.list_(pyarrow.string())
 
@@ -36,21 +38,25 @@ def load_monolingual(
     text_column: str = "text",
     max_sentences: int | None = None,
     words: bool = False,
+    lang: str | None = None,
     revision: str | None = None,
 ) -> Dataset:
     """Load sentences of one language as a dataset with the column `text`; empty sentences are kept.
 
     `source` is a file (.txt with one sentence on each line, or a table: .jsonl, .json, .tsv, .csv, .parquet), or the
-    split `train` of a Hub dataset at `revision`, written owner/name or owner/name:config. With `words`, `text_column`
-    may hold word lists, which become the column `words`; a CoNLL-U file gives its words and the columns of its trees.
+    split `train` of a Hub dataset at `revision`, written owner/name or owner/name:config. If columns of a table say
+    the splits or the languages of its rows, those of `train` and in `lang` are read. With `words`, `text_column` may
+    hold word lists, which become the column `words`; a CoNLL-U file gives its words and the columns of its trees.
     """
     check_range(least=1, max_sentences=max_sentences)
     _, paths = find_source(source, TEXT)
+    if paths:
+        forms.warn_of_name(paths[0].name, lang)
     if words and paths and is_conllu(paths[0]):
         trees = load_treebank(paths[0]).rename_column("tokens", "words")
         return trees.select(range(min(len(trees), max_sentences or len(trees))))
     column = "text" if paths and file_format(paths[0]) == ".txt" else text_column
-    dataset = _read(paths[0], column) if paths else load_hub(str(source), "train", revision)
+    dataset = _read(paths[0], column, lang) if paths else load_hub(str(source), "train", revision)
     name = "text"
     feature = dataset.features.get(column)
     if words and isinstance(feature, (List, LargeList)):
@@ -64,6 +70,8 @@ def load_monolingual(
     dataset = dataset if column == name else dataset.rename_column(column, name)
     if name == "text" and (fault := forms.fault_of_marks([text or "" for text in dataset[:SAMPLE]["text"]])):
         raise InputError(f"{source}: the text is {fault}.")
+    if name == "text" and lang:
+        warn_of_language(filter(None, dataset[:SAMPLE]["text"]), lang, str(source))
     return dataset if paths else map_rows(dataset, lambda batch: {name: [*map(_clean, batch[name])]}, desc="Reading")
 
 
@@ -72,24 +80,25 @@ def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str
     return InputError(f"{source}: {fault}. Call one of them text, or name it by text_column.")
 
 
-def _read(path: Path, column: str) -> Dataset:
+def _read(path: Path, column: str, lang: str | None) -> Dataset:
     """Return the column of a file, from the cache if its content was read before."""
     if file_format(path) not in _FORMATS:
         raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (all but Parquet also as .gz)")
     if is_conllu(path):
         raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
-    key = digest(_READING, checksum(path, "blake2b"), file_format(path), column)
+    key = digest(_READING, checksum(path, "blake2b"), file_format(path), column, lang)
     table = cache_dir("monolingual") / f"{key}.arrow"
-    make_once(table, lambda: write_rows(_batches(path, column), table, str(path), "sentences"))
+    make_once(table, lambda: write_rows(_batches(path, column, lang), table, str(path), "sentences"))
     return Dataset(Dataset.from_file(str(table)).data, fingerprint=key)
 
 
-def _batches(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
+def _batches(path: Path, column: str, lang: str | None) -> Iterator[pyarrow.RecordBatch]:
     """Yield the lines of plain text, or the column of a table without the empty lines of JSON Lines."""
     if file_format(path) == ".txt":
         records: Any = enumerate(({column: line} for _, line in read_sentences(path)), 1)
     else:
-        records = ((row, record) for row, record in TABLES[file_format(path)](path) if record is not None)
+        rows = of_split(partial(TABLES[file_format(path)], path), "train", path, lang)
+        records = ((row, record) for row, record in rows if record is not None)
     column_type = None
     while batch := list(itertools.islice(records, _BATCH)):
         for row, record in batch:

@@ -14,6 +14,7 @@ from datasets import Dataset
 
 from hf_xalign.checks import check_lengths
 from hf_xalign.data.arrow import count_languages, language_ids, scan_columns
+from hf_xalign.data.forms import SPLITS
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import parse_language
@@ -21,8 +22,6 @@ from hf_xalign.language_codes import parse_language
 logger = logging.getLogger(__name__)
 
 Table = dict[str, list[Any]]  # rows that `Dataset.map` passes, by column
-# Keys of datasets that are splits, not languages.
-SPLITS = frozenset({"train", "validation", "dev", "test"})
 COLUMNS = ("source", "target", "source_lang", "target_lang")
 LINKED = (*COLUMNS, *WORDS, "links")  # columns of word-aligned pairs
 _LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
@@ -157,17 +156,12 @@ def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
     shared = (text.filter(pyarrow.compute.is_in(text, value_set=held_out)) for text in _texts(train))
     in_both = pyarrow.concat_arrays(list(shared))
     if count := pyarrow.compute.is_in(held_out, value_set=in_both).true_count:
-        logger.warning(
-            "%s of the %s held-out pairs are in the training text too, so that the scores say less about new text",
-            f"{count:,}",
-            f"{len(test):,}",
-        )
+        shared_pairs = f"{count:,} of the {len(test):,} held-out pairs are in the training text too"
+        logger.warning("%s, so that the scores say less about new text", shared_pairs)
     trained, counts = sorted(count_languages(train)), count_languages(test)
     for language in sorted(counts.keys() - set(trained)):
-        trained_codes = ", ".join(trained)
-        logger.warning(
-            "%s held-out pairs are in %s: no training pair is, only %s", counts[language], language, trained_codes
-        )
+        untrained = f"{counts[language]} held-out pairs are in {language}"
+        logger.warning("%s: no training pair is, only %s", untrained, ", ".join(trained))
     if unscored := sorted(set(trained) - counts.keys()):
         logger.warning("no held-out pair is in %s, so it has no scores: give some by eval_data", ", ".join(unscored))
 

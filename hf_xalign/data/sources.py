@@ -161,7 +161,6 @@ def nearby(path: Path, otherwise: str) -> str:
     """Return the end of an error message: similar names in the folder, or else the advice `otherwise`."""
     if not path.parent.is_dir():
         return f", nor a folder {path.parent}"
-    close = difflib.get_close_matches(path.name, sorted(os.listdir(path.parent)))
-    if close:
+    if close := difflib.get_close_matches(path.name, sorted(os.listdir(path.parent))):
         return "; did you mean " + " or ".join(str(path.parent / name) for name in close) + "?"
     return f"; {otherwise}"

@@ -154,20 +154,16 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
     scheme = next((scheme for scheme, letters in _SCHEMES.items() if parts <= set(letters)), None)
     if scheme is None:
         raise InputError(f"{name}: the labels mix schemes, with the parts {', '.join(sorted(parts))}. {_REMEDY}")
-    bio, begun = [], 0
+    bio = []
     for values, row_spans in zip(marks, spans, strict=True):
         labels = [UNLABELLED if label == UNLABELLED else OUTSIDE for label in values]
         for start, end, kind in row_spans:
-            begun += values[start][0] == "I"
             labels[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
         bio.append(labels)
-    if bio != sentences:
+    pairs = zip(chain(*sentences), chain(*bio), strict=True)
+    if changed := next((pair for pair in pairs if pair[0] not in (pair[1], IGNORED)), None):
         count = sum(map(len, spans))
-        if scheme == "BIO" and begun:
-            logger.info("%s: %s of %s spans began with I-, as in IOB1, and now begin with B-", name, begun, count)
-        else:
-            old, new = next(pair for pair in zip(chain(*sentences), chain(*bio), strict=True) if pair[0] != pair[1])
-            logger.info("%s: %s spans labelled in %s are read as BIO: %r becomes %r", name, count, scheme, old, new)
+        logger.info("%s: %s spans labelled in %s are rewritten: %r becomes %r", name, count, scheme, *changed)
     return bio
 
 

@@ -213,7 +213,8 @@ def align_shards(
     pairs. Make the same call again to resume a killed run.
 
     Args:
-        sources: Parquet files, or folders of them, with the columns `source`, `target`, `source_lang`, `target_lang`.
+        sources: Parquet files with the columns `source`, `target`, `source_lang`, `target_lang`, or folders of them,
+            of which those of the split `train` are read if their names say several.
         output: folder of the result: empty, or that of an unfinished run.
         aligner: as in [`align_words`], without `pharaoh`.
         fit_pairs: largest number of sentence pairs to fit the aligner of a language pair on.

@@ -106,9 +106,7 @@ class LabelledTask(Task):
             check_range(above=sum(map(len, special_frame(tokenizer))), max_length=max_length)
         inputs = languages.columns(examples.language)
         if inputs and examples.group_size > 1:
-            raise InputError(
-                f"{examples.name}: examples mix two languages, but this model needs one language for each example"
-            )
+            raise InputError(f"{examples.name}: examples mix two languages, but this model needs one for each example")
         for column in self.columns:
             if column in examples.rows.column_names:
                 check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
@@ -211,9 +209,7 @@ labels = [model.config.id2label[found[place]] for place in first]"""
             object.__setattr__(self, "metric", "span_f1" if self.labels.mark_spans else "accuracy")
         marked = any(name[1:2] == "-" for name in self.labels.names)
         if self.metric == "span_f1" and marked and not self.labels.mark_spans:
-            raise InputError(
-                f"metric=span_f1 needs BIO labels, or tags without prefixes, got {self.labels.describe()}"
-            )
+            raise InputError(f"metric=span_f1 needs BIO labels, or tags without prefixes: {self.labels.describe()}")
 
     def _columns(
         self, batch: dict[str, list], tokenizer: PreTrainedTokenizerBase, limit: int, segments: bool

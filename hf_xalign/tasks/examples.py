@@ -26,6 +26,7 @@ from hf_xalign.data.parallel import check_dataset, check_labelled
 from hf_xalign.data.readers import conll, files
 from hf_xalign.data.readers.files import Cells, Record, Rows, text_of
 from hf_xalign.data.readers.pairs import of_split
+from hf_xalign.data.sides import SAMPLE, warn_of_language
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import IGNORED, OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
@@ -36,7 +37,7 @@ from hf_xalign.language_codes import check_language
 logger = logging.getLogger(__name__)
 
 # Files with one word on each line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
-WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
+WORD_LINES = ("", ".conll", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".conllu", *WORD_LINES[1:])
 _REMEDY = "Name the right ones by text_columns and label_column; a table without a header needs one."
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")  # columns of its files, which have no header
@@ -165,7 +166,7 @@ def read_rows(path: Path) -> Rows:
                 return _group_words(path, *columns)
             if suffix == ".csv" or not (conll.is_conllu(path) or _is_word_lines(path, rows)):
                 return files.read_table(path)
-    if suffix in (".tsv", ".conllu", *WORD_LINES):
+    if suffix in (".tsv", *WORD_LINES) or "conll" in suffix:  # `.v4_gold_conll`
         return _unprefixed(path)
     suffixes = f"{', '.join(SUFFIXES)} or no suffix"
     raise InputError(f"{path}: labelled text is read from {suffixes} (each also .gz), not from {suffix!r}")
@@ -311,9 +312,7 @@ class LabelSet:
     @classmethod
     def _of(cls, names: list[str], where: str) -> LabelSet:
         if len(names) < 2:
-            raise InputError(
-                f"{where}: there are {len(names)} different labels ({', '.join(names)}), but a classifier needs two"
-            )
+            raise InputError(f"{where}: {len(names)} different labels ({', '.join(names)}). A classifier needs two")
         return cls(tuple(names))
 
     @cached_property
@@ -501,10 +500,10 @@ def read_examples(
         _refuse_numbers(source, rows)
     else:
         _warn_of_labels(source, {row["label"] for row in rows})
+    texts = (row["text_a"] if kind == "sequence" else " ".join(row["tokens"]) for row in rows[:SAMPLE])
+    warn_of_language(texts, language, source)
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
-    if kind == "token" and (blank := sum(row["tokens"].count(UNLABELLED) for row in rows)):
-        logger.info("%s: %s words are _, and are kept because their sentences have other words", source, f"{blank:,}")
     return Examples(source, language, Dataset.from_list(rows), unit, digest(rows), hub_commit(hub))
 
 
@@ -525,7 +524,7 @@ def _refuse_numbers(source: str, rows: Sequence[Record]) -> None:
     labels = set(itertools.chain.from_iterable(row["labels"] for row in rows)) - {UNLABELLED, IGNORED}
     if labels and all(map(_NUMBER.fullmatch, labels)):
         fault = f"the labels of words are numbers ({', '.join(sorted(labels)[:6])}) without names"
-        advice = "Name them by --label_names O B-PER I-PER, or name another column of labels by --label_column"
+        advice = "Name them by --label_names O B-PER I-PER, or another column by --label_column (probe: NAME:COLUMN)"
         raise InputError(f"{source}: {fault}. {advice}")
 
 
@@ -538,6 +537,16 @@ def _warn_of_labels(source: str, labels: set[str]) -> None:
             logger.warning(
                 "%s: the label %r is a class of its own, next to %s", source, label, ", ".join(sorted(labels)[:9])
             )
+
+
+def find_kind(item: str, split: str) -> Kind:
+    """Return whether the first record of a source labels words, or a text; one that labels both labels a text."""
+    source, _ = parse_named(item)
+    _, records, _ = read_records(source, split=split, revision=None)
+    record = next((record for _, record in records), Cells())
+    named, _ = name_columns(record, source)
+    words = {"tokens", "labels"} & named.keys() and not {"text", "text_a"} & named.keys()
+    return "token" if words or "tokens" in record else "sequence"
 
 
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, Dataset | None]:

@@ -217,9 +217,7 @@ def _only_place(text: str, context: str) -> int:
         return NOWHERE
     places = [match.start() for match in re.finditer(rf"(?<!\d){re.escape(text)}(?!\d)", context)]
     if len(places) != 1:
-        raise InputError(
-            f"the answer {text!r:.40} has no answer_start, and occurs {len(places)} times. Give its place."
-        )
+        raise InputError(f"the answer {text!r:.40} has no answer_start, and occurs {len(places)} times. Give it.")
     return places[0]
 
 

@@ -12,6 +12,7 @@ from datasets import Dataset
 
 from hf_xalign.cache import checksum
 from hf_xalign.config import non_default_fields
+from hf_xalign.data import forms
 from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers.files import load_dictionary
@@ -32,7 +33,7 @@ def load_mapping(data: DataArguments, args: MappingArguments) -> MappingTrainer:
     """Read the text, or the word vectors, and the dictionaries of a run, and return the trainer of its maps."""
     started = time.perf_counter()
     vectors = _vector_files(data, args) if args.source_vectors else {}
-    lexicons, files, entries = _read_dictionaries(args, next(iter(vectors), None))
+    lexicons, files, entries = _read_dictionaries(args, data.target_lang, next(iter(vectors), None))
     given: dict[str, Any]
     if vectors:
         anchors, entries["vectors"] = [], []
@@ -51,7 +52,7 @@ def load_mapping(data: DataArguments, args: MappingArguments) -> MappingTrainer:
         given |= _read_encoders(data, args) | {"linking": read_linking(data, args), "text": {}}
         for item in args.text:
             name, language = parse_named(item, "text")
-            part = load_monolingual(name, revision=data.dataset_revision)
+            part = load_monolingual(name, lang=language, revision=data.dataset_revision)
             given["text"].setdefault(language, []).extend(part["text"][:])
             entries.setdefault("text", []).append(about(item, name, part, sentences=len(part)))
         unused = "dictionary" if args.supervision == "parallel" else None
@@ -73,7 +74,7 @@ def load_mapping(data: DataArguments, args: MappingArguments) -> MappingTrainer:
 
 
 def _read_dictionaries(
-    args: MappingArguments, language: str | None
+    args: MappingArguments, pivot: str, language: str | None
 ) -> tuple[dict[str, Any], dict[tuple[str, str], str], dict[str, list[Entry]]]:
     """Return the dictionaries by option and language, their files, and the record's entries of these by option.
 
@@ -86,6 +87,7 @@ def _read_dictionaries(
         for item in getattr(args, name):
             file, code = parse_source(item)
             code = code or language or parse_named(item, name)[1]
+            forms.warn_of_name(Path(file).name, code, pivot)
             pairs = load_dictionary(Path(file).expanduser())
             lexicon.setdefault(code, []).extend(pairs)
             files[name, code] = f"{files[name, code]}, {item}" if (name, code) in files else item

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -159,9 +159,8 @@ def _entries(items: Sequence[str], texts: Mapping[str, Dataset]) -> list[Entry]:
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:
     """Return language and text: the column `words` (CoNLL-U: with the columns of trees), or `text`."""
     source, language = parse_named(item, "corpus")
-    column, revision = data.text_column, data.dataset_revision
-    text = load_monolingual(source, max_sentences=limit, words=True, text_column=column, revision=revision)
-    return language, text
+    options: Any = {"text_column": data.text_column, "lang": language, "revision": data.dataset_revision}
+    return language, load_monolingual(source, max_sentences=limit, words=True, **options)
 
 
 def _column(corpus: Dataset) -> str:

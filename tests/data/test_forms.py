@@ -13,6 +13,7 @@ import pytest
 from datasets import Dataset
 
 from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.data.readers import files
 from hf_xalign.data.readers.files import load_dictionary
 from hf_xalign.data.sides import faults_of_sides
 from hf_xalign.errors import InputError
@@ -337,6 +338,13 @@ def test_text_without_splits_is_the_same_text_in_every_split(tmp_path):
     assert train["source"][:] == DE and test["source"][:] == ["x"] and train._fingerprint != test._fingerprint
 
 
+def test_a_large_json_file_is_parsed_once(tmp_path, monkeypatch):
+    path = source_of({"a.json": json.dumps([{"sl": "Dež pada", "en": "It rains"}])}, tmp_path)
+    parsed, load_json = [], files.load_json
+    monkeypatch.setattr(files, "load_json", lambda path: parsed.append(path) or load_json(path))
+    assert len(load_parallel(f"sl={path}")) == len(load_parallel(f"sl={path}")) == len(parsed) == 1
+
+
 def test_a_folder_of_shards_gives_one_split(tmp_path):
     for name, de in (
         ("train-00000-of-00001", DE),
@@ -365,8 +373,8 @@ def test_languages_without_a_list_of_words_are_told(tmp_path):
     icelandic = [f"Lestin númer {number} er ekki á leið sinni því húsið við ána er tómt." for number in range(200)]
     words = [str(number).translate(dict(zip(range(48, 58), "abcdefghij"))) for number in range(2000)]
     for lang, pivot, left, right, fault in (
-        ("sv", "en", GERMAN * 5, icelandic, "a side is not in en, because it has hardly any words such as 'and'"),
-        ("fr", "is", icelandic[::-1], icelandic, "a side is not in fr"),
+        ("sv", "en", GERMAN * 5, icelandic, "the target is not in en, because it has hardly any words such as 'and'"),
+        ("fr", "is", icelandic[::-1], icelandic, "the source is not in fr"),
         ("de", "is", icelandic[:40], GERMAN, r"swapped, because the target \(is\) has more words such as 'auf'"),
         ("de", "is", GERMAN, icelandic[:40], None),
         ("sv", "en", words, [f"{word}en" for word in words], None),  # words, not sentences
@@ -419,6 +427,11 @@ def test_a_name_that_says_the_other_order_is_told(tmp_path, caplog):
     path = source_of({"en-sw.txt": "dog\tmbwa\n"}, tmp_path)
     load_parallel(f"sw={path}")
     assert "although the name says otherwise" in caplog.text
+
+
+def test_splits_of_a_dictionary_are_told(tmp_path, caplog):
+    path = source_of({"a.csv": "en,lt,split\ndog,šuo,train\ncat,katė,test\n"}, tmp_path)
+    assert len(load_dictionary(path, "lt")) == 2 and "the entries of all splits are read" in caplog.text
 
 
 def test_a_unit_inside_a_unit_is_left_out(tmp_path, caplog):

@@ -259,7 +259,7 @@ def test_files(tmp_path, caplog):
     path.write_text(CONLLU.replace("\tOui\t", "\t_\t"))
     with caplog.at_level("INFO"):
         assert len(load_treebank(path)) == 1
-    assert "left out 1 of 2 sentences, whose words are withheld" in caplog.text
+    assert "left out 1 of 2 sentences with withheld words" in caplog.text
 
 
 # ---- Vocabularies, trained, cut, and copied into another script ----

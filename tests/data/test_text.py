@@ -408,6 +408,33 @@ def test_text_of_one_language_in_every_format(tmp_path):
     assert load_monolingual(path, text_column="satz")["text"][:] == ["eins"]
 
 
+def test_text_of_one_language_leaves_out_other_languages_and_splits(tmp_path, caplog):
+    rows = "text,lang,split\nLuka dela,sl,train\nMarta works,en,train\nAna poje,slv,test\n"
+    assert load_monolingual(write(tmp_path / "a.csv", rows), lang="sl")["text"][:] == ["Luka dela"]
+    assert "rows in other languages than sl are left out: 1 in en" in caplog.text
+    path = write(tmp_path / "a.csv", rows)
+    with pytest.raises(InputError, match="no row is in lt; there are 1 in sl, 1 in en"):
+        load_monolingual(path, lang="lt")
+    caplog.clear()
+    load_monolingual(write(tmp_path / "news.gl.txt", "Boa tarde.\n"), lang="sl")
+    assert "news.gl.txt: read as sl, although its name says gl" in caplog.text
+
+
+def test_a_text_in_another_language_is_told(tmp_path, caplog):
+    german = "".join(f"Das ist der Satz {n}, und die Katze schläft nicht mit dem Hund.\n" for n in range(40))
+    english = "".join(f"This is the sentence {n}, and the cats are not with that dog.\n" for n in range(40))
+    for lang, text, said in (
+        ("de", english, "the text is in en, not in de"),
+        ("lt", english, "the text is in en, not in lt"),
+        ("en", german, "the text is in de, not in en"),
+        ("de", german, ""),
+        ("lt", german, ""),  # without a list of words
+    ):
+        caplog.clear()
+        load_monolingual(write(tmp_path / "a.txt", text), lang=lang)
+        assert caplog.text.count("the text is") == bool(said) and said in caplog.text, lang
+
+
 def test_a_source_is_looked_for_in_one_way_whatever_its_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a,b.tsv", "b_1.json", "b_2.json", "c.de", "c.en"):

@@ -70,9 +70,11 @@ def test_words_and_texts_are_probed(tmp_path, capsys):
     texts = [{"text": " ".join(one), "label": str(len(one))} for one in words]
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    for name, lines in (("words", rows.to_list()), ("texts", texts)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    probes = [[name, *(f"{code}={tmp_path / name}.jsonl" for code in ("en", "de"))] for name in ("words", "texts")]
+    (tmp_path / "words.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows.to_list()))
+    # As AfriSenti has them.
+    (tmp_path / "texts.tsv").write_text("tweet\tlabel\n" + "".join("{text}\t{label}\n".format(**one) for one in texts))
+    names = {"words": "words.jsonl", "texts": "texts.tsv"}
+    probes = [[name, *(f"{code}={tmp_path / file}" for code in ("en", "de"))] for name, file in names.items()]
     main(["evaluate", str(tmp_path / "model"), *(word for probe in probes for word in ("--probe", *probe))])
     table = capsys.readouterr().out
     assert table.count("de  ") == 2 and table.count("100.0") == 2 and "retrieval" not in table

@@ -189,6 +189,13 @@ def test_command(source, tmp_path, capsys):
     assert "--shards is an option for shards" in capsys.readouterr().err
 
 
+def test_a_folder_of_splits_gives_the_training_text(corpus, tmp_path):
+    for split, rows in (("train", range(20)), ("test", range(20, 50))):
+        corpus.select(rows).to_parquet(tmp_path / "in" / f"{split}-00000-of-00001.parquet")
+    record = align_shards([tmp_path / "in"], tmp_path / "out", **FAST)
+    assert record["sources"] == ["train-00000-of-00001.parquet"] and len(read(tmp_path / "out")) == 20
+
+
 def test_bad_input(source, corpus, tmp_path, monkeypatch):
     def given(change, **options):
         def call(folder):

@@ -334,9 +334,10 @@ def test_word_vectors_from_python(tmp_path):
     assert "word vectors `vectors of de` and `vectors of en`" in (tmp_path / "python/README.md").read_text()
 
 
-def test_word_vectors_with_a_test_dictionary(tmp_path):
+def test_word_vectors_with_a_test_dictionary(tmp_path, caplog):
     command = [*vector_files(tmp_path), "--test_dictionary", str(tmp_path / "en-de.txt"), "--max_vectors", "50"]
     printed = output_of(main, command)
+    assert "although its name says" not in caplog.text
     record = record_of(tmp_path / "out")
     after = record["scores"]["after"]["de"]
     assert "15 entries, 13 with both words there, not " in printed and "held out 15 source words" in printed
@@ -350,6 +351,13 @@ def test_word_vectors_with_a_test_dictionary(tmp_path):
     exec(code.replace("path/to/this/folder", str(tmp_path / "out")), {})
     output_of(main, [*command, *OVER, "--vectors_format", "vec.gz"])
     assert sorted(path.name for path in (tmp_path / "out/vectors").iterdir()) == ["de.vec.gz", "en.vec.gz"]
+
+
+def test_a_dictionary_with_the_name_of_another_language_is_told(tmp_path, caplog):
+    command = vector_files(tmp_path)
+    (tmp_path / "de-en.txt").rename(tmp_path / "gl-en.txt")
+    output_of(main, [word.replace("de-en.txt", "gl-en.txt") for word in command])
+    assert "gl-en.txt: read as de, although its name says gl" in caplog.text
 
 
 def test_vectors_are_not_written_over(tmp_path):

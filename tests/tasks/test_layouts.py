@@ -40,6 +40,7 @@ WORDS = {
     "CoNLL-2002, Dutch": ("ned.train", DUTCH, "nl", "De Lenzi", "O B-PER"),
     "CoNLL-2003, IOB1": ("eng.train", IOB1, "en", "EU UN UN in UK Ltd", "B-ORG B-ORG I-ORG O B-LOC B-ORG"),
     "CoNLL-2003, German": ("deu.testb", "ARD ARD NE I-NC I-ORG\n", "de", "ARD", "B-ORG"),
+    "CoNLL's own suffix": ("dev.auto_conll", "Eskişehir B-LOC\n", "tr", "Eskişehir", "B-LOC"),
     "pioNER": ("dev.conll03", "Երևան NNP NP B-LOC\n", "hy", "Երևան", "B-LOC"),
     "WikiANN": ("train", "fr:R\tB-PER\nfr::\tO\nfr:fr:x\tO\n", "fr", "R : fr:x", "B-PER O O"),
     "WikiANN in XTREME": ("dev-fr.tsv", "R\tO\na:b\tB-PER\n\nx\tO\n", "fr", "R a:b", "O B-PER"),
@@ -81,6 +82,7 @@ TEXTS = {
     "CDSC-E": ("a.tsv", "sentence_A\tsentence_B\tentailment_judgment\na\tb\tX\n", "pl", ["a", "b", "X", 2]),
     "KLUE-NLI": ("a.json", '[{"premise": "a", "hypothesis": "b", "gold_label": "x"}]', "ko", ["a", "b", "x", 1]),
     "KLUE's news": ("a.json", '[{"title": "a", "label": "x", "predefined_news_category": "x"}]', "ko", ["a", "x", 1]),
+    "Taxi1500": ("a.tsv", "id\tclassification\tverse\n1\tFaith\ta\n", "zu", ["a", "Faith", 2]),
     "Allegro": ("a.tsv", "text\trating\na\t5\n", "pl", ["a", "5", 2]),
     "QQP": ("a.tsv", "question1\tquestion2\tis_duplicate\na\tb\t1\n", "en", ["a", "b", "1", 2]),
     "QNLI": ("a.tsv", "index\tquestion\tsentence\tlabel\n0\ta\tb\tentailment\n", "en", ["a", "b", "entailment", 2]),
@@ -158,6 +160,9 @@ def test_a_file_of_several_partitions_gives_the_one_asked_for(tmp_path):
         read_examples(f"de={tmp_path}/de-DE.jsonl", "token", split="dve")
     table = "text,label,Split,lang_code\na,x,train,deu\nb,y,test,deu\nc,y,test,nld\n"
     assert read("a.csv", table, "de", "sequence", tmp_path, split="test").rows["text_a"][:] == ["b"]
+    sick = "sentence_A\tsentence_B\tentailment_label\tSemEval_set\na\tb\tX\tTRAIN\nc\td\tX\tTRIAL\ne\tf\tY\tTEST\n"
+    for split, text in (("train", "a"), ("validation", "c"), ("test", "e")):
+        assert read("SICK.txt", sick, "gl", "sequence", tmp_path, split=split).rows["text_a"][:] == [text]
     # A file of one partition is read whole, whatever the split.
     alone = read("de.jsonl", json.dumps(rows[1]) + "\n", "de", "token", tmp_path)
     assert alone.rows["tokens"][:] == [["dev"]]
@@ -172,7 +177,7 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         read(*TEXTS["XNLI"][:3], "sequence", tmp_path, max_examples=1)
         read(*WORDS["CoNLL-2003, IOB1"][:3], "token", tmp_path)
-    assert "skipped examples (1 in ar)" in caplog.text and "3 of 4 spans began with I-" in caplog.text
+    assert "skipped examples (1 in ar)" in caplog.text and "'I-ORG' becomes 'B-ORG'" in caplog.text
     check(
         [
             ("it has no examples in fr; there are 1 in ar, 1 in de", read, "a.tsv", XNLI, "fr", "sequence"),

@@ -102,7 +102,7 @@ def test_withheld_words_and_missing_labels(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         found = read(write_lines(tmp_path / "hi.jsonl", lines))
     assert columns(found, "tokens", "line") == [[["पानी", "_", "है"]], [1]] and found.label_names == {"NOUN", "X"}
-    for said in ("2 with withheld words (_)", "1 words are _, and are kept", "1 of 3 words have no label"):
+    for said in ("2 with withheld words (_)", "1 of 3 words have no label"):
         assert caplog.text.count(said) == 1, said
     texts = write_lines(tmp_path / "t.jsonl", [{"text": "a", "label": "_"}, {"text": "b", "label": "x"}])
     assert read(texts, "sequence").rows["label"][:] == ["x"]
@@ -112,7 +112,7 @@ def test_withheld_words_and_missing_labels(tmp_path, caplog):
 BIO = "B-PER I-PER I-PER O B-ORG", "B-ORG B-ORG I-ORG O B-PER"
 SCHEMES = {
     "BIO": (*BIO, ""),
-    "IOB1": ("I-PER I-PER I-PER O I-ORG", "I-ORG B-ORG I-ORG O I-PER", "4 of 5 spans began with I-"),
+    "IOB1": ("I-PER I-PER I-PER O I-ORG", "I-ORG B-ORG I-ORG O I-PER", "'I-PER' becomes 'B-PER'"),
     "IOE2": ("I-PER I-PER E-PER O E-ORG", "E-ORG I-ORG E-ORG O E-PER", "5 spans labelled in IOE"),
     "IOE1": ("I-PER I-PER I-PER O I-ORG", "E-ORG I-ORG I-ORG O I-PER", "5 spans labelled in IOE"),
     "BIOES": ("B-PER I-PER E-PER O S-ORG", "S-ORG B-ORG E-ORG O S-PER", "'E-PER' becomes 'I-PER'"),
@@ -290,6 +290,12 @@ def test_a_name_of_another_language_is_told(tmp_path, caplog):
     read(tmp_path / "test-hau.jsonl", "sequence", "sw")
     assert "xquad.ar.json: read as sw, although its name says ar" in caplog.text
     assert "test-hau.jsonl: read as sw, although its name says ha" in caplog.text
+
+
+def test_a_labelled_text_in_another_language_is_told(tmp_path, caplog):
+    rows = [{"text": f"This is the day {n}, and they are with you from that time.", "label": "x"} for n in range(30)]
+    read(write_lines(tmp_path / "a.jsonl", rows), "sequence", "zu")
+    assert "a.jsonl: the text is in en, not in zu" in caplog.text
 
 
 def test_question_is_normalised_and_context_is_not(tmp_path):

@@ -10,7 +10,6 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.load import Entry
-from hf_xalign.data.readers.files import file_format, read_jsonl
 from hf_xalign.data.sources import BUILTIN
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder
@@ -110,9 +109,7 @@ def _read_probe(label: str, files: Sequence[str], max_examples: int | None) -> P
         raise InputError(f"probe {' '.join([label, *files])}: give a name, a file to train on, and files to test on")
 
     def read(source: str, split: str, most: int | None = None) -> texts.Examples:
-        path = Path(source.partition("=")[2])
-        words = file_format(path) != ".jsonl" or "tokens" in next((row for _, row in read_jsonl(path) if row), {})
-        kind: texts.Kind = "token" if words else "sequence"
+        kind = texts.find_kind(source, split)
         return texts.read_examples(source, kind, label_column=column or None, split=split, max_examples=most)
 
     tests = texts.by_language(read(source, "test", max_examples) for source in files[1:])

@@ -56,9 +56,7 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
     if withheld and withheld == count:
         raise InputError(f"{path}: {WITHHELD}")
     if withheld:
-        logger.info(
-            "%s: left out %s of %s sentences, whose words are withheld (_)", path, f"{withheld:,}", f"{count:,}"
-        )
+        logger.info("%s: left out %s of %s sentences with withheld words (_)", path, f"{withheld:,}", f"{count:,}")
 
 
 def load_treebank(path: str | Path) -> Dataset:

@@ -123,9 +123,7 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     if len(every) > 2 and any(all(map(tagged.fullmatch, every)) for tagged in _TAGGED):
         odd = every
     if odd:
-        raise InputError(
-            f"{path}: {odd[0]!r} is not one word or one label. Write one word a line, a tab, and its label."
-        )
+        raise InputError(f"{path}: {odd[0]!r} is not one word or one label. Write a word a line, a tab, its label.")
     if len(words) > _LONGEST and sum(map(bool, sentences)) == 1:
         raise InputError(f"{path}: no blank line parts its {len(words):,} lines. Write one after each sentence.")
     if span_parts({cells[0] for cells in words}) and not span_parts(last):

@@ -22,7 +22,6 @@ import pyarrow
 from hf_xalign.cache import check_regular
 from hf_xalign.data import forms
 from hf_xalign.data.arrow import open_parquet, parquet_batches
-from hf_xalign.data.parallel import SPLITS
 from hf_xalign.data.words import MARK, clean_text
 from hf_xalign.errors import InputError, content_errors, explained
 
@@ -176,7 +175,7 @@ def read_json_rows(path: str | Path) -> Rows:
     content = load_json(path)
     lists: Mapping[Any, Any] = content if isinstance(content, dict) else {None: content}
     # Read as one text, the rows of a test set would be trained on.
-    if len(splits := [name for name in lists if name in SPLITS]) > 1:
+    if len(splits := [name for name in lists if name in forms.SPLITS]) > 1:
         raise InputError(f"{path}: holds several splits, {', '.join(splits)}. Write each to a file of its own.")
     if columns := _json_columns(lists):
         for row, values in enumerate(zip(*columns.values()), 1):
@@ -343,6 +342,8 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
             # `word` and `translation` name no language.
             names = [pair.target, pair.source] if pair.by_language else sorted(pair[:2], key=fields.index)
             header = {name: fields.index(name) for name in names}
+            if forms.split_column(fields):
+                logger.warning("%s: the entries of all splits are read. Write each split to a file of its own", path)
             continue
         words = [fields[column] for column in header.values() if column < len(fields)] if header else fields
         # A row of words and codes of languages is no header, and the next row repeats the codes.

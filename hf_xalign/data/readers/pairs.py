@@ -6,16 +6,14 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from hf_xalign.data import forms
-from hf_xalign.data.forms import Pair, find_columns, looks_like_header
 from hf_xalign.data.readers import files
 from hf_xalign.data.readers.conll import join_words, read_conll
-from hf_xalign.data.readers.files import TABLES, Cells, Record, Rows, file_format, read_cells, read_lines, text_of
 from hf_xalign.data.readers.markup import read_segments, read_test_set, read_tmx
 from hf_xalign.data.words import WORDS, clean_text
 from hf_xalign.errors import InputError
@@ -38,15 +36,15 @@ class Columns:
     target_column: str | None = None
     split: str = "train"  # of rows that say theirs
 
-    def find(self, names: Iterable[str], source_lang: str | None = None) -> Pair | None:
+    def find(self, names: Iterable[str], source_lang: str | None = None) -> forms.Pair | None:
         """Return the columns of the two sides; `source_lang` is the language that a row names."""
         if self.source_column and self.target_column:
-            pair = Pair(self.source_column, self.target_column)
+            pair = forms.Pair(self.source_column, self.target_column)
             return pair if {*pair[:2]} <= {*names} else None
         text_columns = tuple(name for name in names if name not in (*WORDS, "links"))
-        return find_columns(text_columns, self.source_lang or source_lang, self.target_lang)
+        return forms.find_columns(text_columns, self.source_lang or source_lang, self.target_lang)
 
-    def select(self, features: Record, name: str) -> list[str]:
+    def select(self, features: files.Record, name: str) -> list[str]:
         """Return the columns that need to be read, by the features of a dataset, or the fields of its objects."""
         names = list(features)
         pair = self.find(names)
@@ -58,10 +56,6 @@ class Columns:
             raise self.missing(names, name)
         wanted = {*inside, *WORDS, *(pair or ())[:2], forms.split_column(names)}
         return [column for column in names if column in wanted or column.lower() in SAY_LANGUAGES]
-
-    def for_files(self, files: Iterable[Path]) -> Columns:
-        """Return them without a split, unless a file says the splits of its rows: the cache depends on it."""
-        return self if any(map(_says_split, files)) else replace(self, split="")
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
         """Make the error for columns whose names do not say which two hold the sides."""
@@ -76,7 +70,7 @@ class Columns:
             f"source_column and target_column (--source_column and --target_column on the command line){hint}."
         )
 
-    def read(self, record: Record, where: str) -> list[Sides]:
+    def read(self, record: files.Record, where: str) -> list[Sides]:
         """Return the pair of a row, or its pairs if a side is a list.
 
         All items of a list translate the other side, unless both are lists of one length.
@@ -105,7 +99,7 @@ class Columns:
             pairs.append((*texts, source_lang, target_lang))
         return pairs
 
-    def _is_turned(self, languages: Record, where: str) -> bool:
+    def _is_turned(self, languages: files.Record, where: str) -> bool:
         """Return whether a row says that its source is in the pivot and its target in the other language."""
         if len(languages) < 2:
             return False
@@ -117,14 +111,14 @@ class Columns:
             _say_turned(where.partition(", row ")[0])
         return turned and not same_language(str(codes[1]), self.target_lang)
 
-    def locate(self, record: Record) -> tuple[Record, Pair | None]:
+    def locate(self, record: files.Record) -> tuple[files.Record, forms.Pair | None]:
         """Return the columns of the two sides, and the record with the texts of its `translation`, if it has one."""
         source_lang = record.get("source_lang")
         source_lang = source_lang if isinstance(source_lang, str) and source_lang else None
         nested = self._object(record, source_lang)
         if nested is None:
             return record, self.find(record, source_lang)
-        translation: Record = record[nested]
+        translation: files.Record = record[nested]
         # TranslationVariableLanguages of `datasets`
         if {"language", "translation"} <= translation.keys():
             texts: dict[str, Any] = {}
@@ -134,7 +128,7 @@ class Columns:
         flat = {name: value for name, value in record.items() if name != nested} | dict(translation)
         return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
 
-    def _object(self, record: Record, source_lang: str | None) -> str | None:
+    def _object(self, record: files.Record, source_lang: str | None) -> str | None:
         """Return the column of an object with both sides, such as `{"text": {"de": ..., "en": ...}}`, or None."""
         objects = [name for name, value in record.items() if isinstance(value, Mapping)]
         nested = next((name for name in objects if name in _NESTED), None)
@@ -144,7 +138,7 @@ class Columns:
         by_language = [name for name, found in inside.items() if found and found.by_language]
         return by_language[0] if len(by_language) == 1 else None
 
-    def announce(self, pair: Pair, where: str) -> None:
+    def announce(self, pair: forms.Pair, where: str) -> None:
         """Log which column holds which side."""
         source, target, directed, language, _ = pair
         language = self.source_lang or language or "of any language"
@@ -165,7 +159,7 @@ def _say_turned(name: str) -> None:
 SAY_LANGUAGES = {*forms.DIRECTIONS, *itertools.chain(*forms.LANGUAGES.values()), *forms.OF_ROW}
 
 
-def row_languages(record: Record, pair: Pair, target_lang: str) -> Record:
+def row_languages(record: files.Record, pair: forms.Pair, target_lang: str) -> files.Record:
     """Return the languages that a row says, as `source_lang` and `target_lang`, under whatever name it says them.
 
     The columns of `pair` hold sentences, also where their names could be those of languages.
@@ -181,7 +175,7 @@ def row_languages(record: Record, pair: Pair, target_lang: str) -> Record:
     for doubtful in ({"sl", "tl"}, {"from", "to"}, forms.DOUBTFUL_LANGUAGES & said.keys()):
         if not doubtful.isdisjoint(said) and not all(find_language(str(said.get(name, ""))) for name in doubtful):
             said = {name: value for name, value in said.items() if name not in doubtful}
-    found: Cells = {}
+    found: files.Cells = {}
     for column, names in forms.LANGUAGES.items():
         if values := [said[name] for name in names if said.get(name) not in (None, "")]:
             found[column] = values[0]
@@ -206,18 +200,18 @@ def check_row_language(lang: Any, column: str, asked: str | None, where: str) ->
 
 def _clean_side(value: Any, column: str, where: str) -> str:
     """Return a text NFC-normalized and stripped; null and the marks of an empty side become ""."""
-    text = "" if value is None else clean_text(text_of(value, column, where)).strip()
+    text = "" if value is None else clean_text(files.text_of(value, column, where)).strip()
     return "" if text in forms.EMPTY else text.replace(forms.JOINT, " ")
 
 
-def read_file(path: Path, columns: Columns) -> Rows:
+def read_file(path: Path, columns: Columns) -> files.Rows:
     """Yield the rows of a file that holds both sides; of several splits in a column, those of one."""
-    match suffix := file_format(path):
+    match suffix := files.file_format(path):
         # Anki's `deu.txt`
         case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _is_table(path):
             return of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
         case ".jsonl" | ".json":
-            return of_split(partial(TABLES[suffix], path), columns.split, path)
+            return of_split(partial(files.TABLES[suffix], path), columns.split, path)
         case ".parquet":
             return of_split(partial(files.read_parquet, path, columns.select), columns.split, path)
         case ".tmx":
@@ -226,39 +220,47 @@ def read_file(path: Path, columns: Columns) -> Rows:
             return read_test_set(path)
     if suffix in forms.ADVICE:
         raise InputError(f"{path}: {forms.ADVICE[suffix]}.")
-    if "|||" in next(read_lines(path, undecodable="replace"), (1, ""))[1]:
+    if "|||" in next(files.read_lines(path, undecodable="replace"), (1, ""))[1]:
         return _piped(path)
     advice = f"Give a file of {', '.join(files.FORMATS)}, or two line-aligned files joined by a comma: a.de,a.en"
     raise InputError(f"{path}: no format has the suffix {suffix!r}. {advice}")
 
 
-def of_split(read: Callable[[], Rows], split: str, name: object) -> Rows:
-    """Return the rows that `read` yields, of the split asked for if a column says several."""
+def of_split(read: Callable[[], files.Rows], split: str, name: object, lang: str | None = None) -> files.Rows:
+    """Yield the rows that `read` yields, of the split and in the language asked for if a column says theirs.
+
+    A warning counts the rows in other languages; an InputError is raised if all are.
+    """
     rows = read()
     first = list(itertools.islice(rows, 1))
     column = forms.split_column(first[0][1] or ()) if first else None
-    if column is None:
-        return itertools.chain(first, rows)
-    chosen = forms.choose_split((record.get(column) for _, record in read() if record), split, str(name))
-    return ((row, record) for row, record in read() if record is None or chosen in (None, record.get(column)))
-
-
-def _says_split(path: Path) -> bool:
-    """Return whether a file is a table with a column that says the split of a row."""
-    rows = read_cells if (suffix := file_format(path)) in (".tsv", ".csv") else TABLES.get(suffix)
-    names = next((names for _, names in rows(path) if names), ()) if rows else ()
-    return forms.split_column(names) is not None
+    chosen = None
+    if column is not None:
+        chosen = forms.choose_split((record.get(column) for _, record in read() if record), split, str(name))
+    others, found = Counter[str](), False
+    for row, record in itertools.chain(first, rows):
+        if record is None or chosen in (None, record.get(str(column))):
+            if record and lang and (other := forms.other_language(record, lang)):
+                others[other] += 1
+            else:
+                found = True
+                yield row, record
+    if others:
+        there = ", ".join(f"{count:,} in {code}" for code, count in others.items())
+        if not found:
+            raise InputError(f"{name}: no row is in {lang}; there are {there}.")
+        logger.warning("%s: rows in other languages than %s are left out: %s", name, lang, there)
 
 
 def _is_table(path: Path) -> bool:
     """Return whether the first line of a file has several columns, or names the only one."""
-    _, first = next(read_cells(path), (1, []))
+    _, first = next(files.read_cells(path), (1, []))
     return len(first) > 1 or bool(forms.TEXT & {*first})
 
 
-def _piped(path: Path) -> Rows:
+def _piped(path: Path) -> files.Rows:
     """Yield the rows of lines `source ||| target`, as fast_align reads them."""
-    for row, line in read_lines(path):
+    for row, line in files.read_lines(path):
         source, bar, target = line.partition("|||")
         if line.strip() and (not bar or "|||" in target):
             raise InputError(f"{path}, row {row}: not one ||| between two sides. Remove scores and other fields.")
@@ -267,7 +269,7 @@ def _piped(path: Path) -> Rows:
 
 def _headerless(path: Path, columns: Columns) -> list[str]:
     """Return the names of the columns of a TSV or CSV file without a header, or none if its first row names them."""
-    rows = ((row, cells) for row, cells in read_cells(path) if cells)
+    rows = ((row, cells) for row, cells in files.read_cells(path) if cells)
     row, first = next(rows, (1, []))
     second = next(rows, (0, []))[1]
     # A tab after the last column makes no column.
@@ -296,18 +298,16 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     if len(first) > 2:
         hint = "; if this row is text, name them by their numbers: --source_column 1 --target_column 2"
         raise columns.missing(first, where, hint)
-    if len(first) == 2 and looks_like_header(first, second, *languages):
+    if len(first) == 2 and forms.looks_like_header(first, second, *languages):
         hint = ", or, if this row is a pair, write `source` and `target` into a row above it"
         raise columns.missing(first, where, hint)
     if forms.names_pivot_first(path.name, *languages):
         advice = "If that is wrong, give --source_column 2 --target_column 1"
-        logger.warning(
-            "%s: the first column is read as the source, although the name says otherwise. %s", path, advice
-        )
+        logger.warning("%s: column 1 is read as the source, although the name says otherwise. %s", path, advice)
     return ["source", "target"]
 
 
-def read_aligned(source: Path, target: Path, columns: Columns) -> Rows:
+def read_aligned(source: Path, target: Path, columns: Columns) -> files.Rows:
     """Yield the rows of two files that translate each other: line by line, or joined by the ids that both have."""
     left_side = _sentences(source, columns.source_lang, columns.split)
     right_side = _sentences(target, columns.target_lang, columns.split)
@@ -315,8 +315,7 @@ def read_aligned(source: Path, target: Path, columns: Columns) -> Rows:
     if left_ids and right_ids:
         if missing := left_ids.keys() ^ right_ids.keys():
             logger.warning("%s and %s: %s ids occur in one file only", source, target, f"{len(missing):,}")
-        shared = [key for key in left_ids if key in right_ids]
-        if not shared:
+        if not (shared := [key for key in left_ids if key in right_ids]):
             ids = f"{next(iter(left_ids))!r} and {next(iter(right_ids))!r}"
             raise InputError(f"{source} and {target}: no id occurs in both ({ids}). Write pairs to one file.")
         for row, key in enumerate(shared, 1):
@@ -351,20 +350,19 @@ def _texts(path: Path) -> Iterator[tuple[str | None, str]]:
 def _sentences(path: Path, lang: str | None, split: str) -> Iterable[tuple[Any, str]]:
     """Return the sentences of a file of one language with their ids (None without ids); plain text is a stream."""
     forms.warn_of_name(path.name, lang)
-    suffix = file_format(path)
+    suffix = files.file_format(path)
     if suffix == ".conllu":
         # The words of a contraction stand apart (`zu dem` for `zum`), so text as it was written comes first.
         trees = [tree for _, tree in read_conll(path)]
         return [(tree.get("sent_id"), tree.get("text") or join_words(tree)) for tree in trees]
     if suffix in (".xml", ".sgm", ".sgml"):
-        found = [((document, number), text) for document, _, _, number, text in read_segments(path)]
-        if not found:
+        if not (found := [((document, number), text) for document, _, _, number, text in read_segments(path)]):
             raise InputError(f"{path}: no <seg id=...> in it, so it is not a test set of WMT. Extract its text first.")
         return found
     if suffix in {".tmx", *forms.ADVICE}:
         advice = forms.ADVICE.get(suffix, f"name it alone, as in de={path}")
         raise InputError(f"{path}: a {suffix} file is not plain text: {advice}.")
-    if suffix not in TABLES or (suffix == ".tsv" and not _is_table(path)):
+    if suffix not in files.TABLES or (suffix == ".tsv" and not _is_table(path)):
         lines = _texts(path)
         start = list(itertools.islice(lines, 1))
         texts = itertools.chain(start, lines)
@@ -372,21 +370,12 @@ def _sentences(path: Path, lang: str | None, split: str) -> Iterable[tuple[Any, 
         named = any(key and not (key.isdecimal() and len(key) < 8) for key, _ in start)
         return list(texts) if named else texts
     sentences = []
-    others = Counter[str]()
-    for row, record in of_split(partial(TABLES[suffix], path), split, path):
+    for row, record in of_split(partial(files.TABLES[suffix], path), split, path, lang):
         if record is None:
-            continue
-        if lang and (other := forms.other_language(record, lang)):
-            others[other] += 1
             continue
         names = forms.text_columns(tuple(record), lang)
         if len(names) != 1:
             raise InputError(f"{path}, row {row}: not one column of text; the columns are: {', '.join(record)}.")
         key = next((record[name] for name in record if name.casefold() in forms.IDS), None)
-        sentences.append((key, text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))
-    if others:
-        there = ", ".join(f"{count:,} in {code}" for code, count in others.items())
-        if not sentences:
-            raise InputError(f"{path}: no row is in {lang}; there are {there}.")
-        logger.warning("%s: rows in other languages than %s are left out: %s", path, lang, there)
+        sentences.append((key, files.text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))
     return sentences

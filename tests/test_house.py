@@ -27,14 +27,14 @@ CAPS = {
     "cli": (1538, 20),
     "core": (2795, 54),
     "data": (6987, 127),
-    "evaluation": (1954, 17),
+    "evaluation": (1952, 17),
     "explore": (291, 3),
     "hub": (343, 9),
     "links": (1672, 24),
     "mapping": (1540, 17),
     "metrics": (488, 2),
     "model_cards": (554, 0),
-    "modeling": (4664, 67),
+    "modeling": (4662, 67),
     "objectives": (1224, 8),
     "prepare": (936, 3),
     "recipes": (2472, 27),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (608, 4),
     "statistics": (726, 9),
     "tasks": (2774, 51),
-    "trainers": (6726, 80),
+    "trainers": (6720, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -116,13 +116,11 @@ def word_distances(
     return distances
 
 
-def known_distances(
-    vectors: TextVectors, dataset: Dataset, *, pooling: Pooling, pairs: int
-) -> dict[str, dict[int, dict[str, Distances]]]:
-    """Measure [`word_distances`] in given vectors of the last layer."""
+def known_distances(vectors: TextVectors, dataset: Dataset) -> dict[str, dict[int, dict[str, Distances]]]:
+    """Measure [`word_distances`] for a run's histograms, in given vectors of mean subwords of the last layer."""
     distances = {}
-    for language, rows, drawn in _drawn_by_language(dataset, pairs, seed=0):
-        sides = {side: by_pooling[pooling] for side, by_pooling in vectors[language].items()}
+    for language, rows, drawn in _drawn_by_language(dataset, HISTOGRAM_PAIRS, seed=0):
+        sides = {side: by_pooling["mean"] for side, by_pooling in vectors[language].items()}
         distances[language] = _measure(language, drawn, sides, dict.fromkeys(sides, np.arange(len(rows))), (-1,))
     return distances
 

@@ -167,11 +167,11 @@ def language_number(language: str, ids: Mapping[str, int], what: str) -> int:
     return ids[code]
 
 
-def row_numbers(language: Language | None, ids: Mapping[str, int], rows: int, owner: str) -> Tensor:
+def row_numbers(language: Language | None, ids: Mapping[str, int], rows: int) -> Tensor:
     """Return the language id of each row, int64 (rows,); ids that were given are kept."""
     if language is None:
         raise InputError(
-            f"{owner} has a map for each language. Give the language of the text by "
+            "this module has a map for each language. Give the language of the text by "
             f"hf_xalign.modeling.set_language(model, {next(iter(ids))!r}) or language=... ({', '.join(ids)})"
         )
     if isinstance(language, Tensor):
@@ -182,5 +182,5 @@ def row_numbers(language: Language | None, ids: Mapping[str, int], rows: int, ow
         return language
     # Not as a list, whose length would become a constant of an exported graph.
     if isinstance(language, str):
-        return torch.full((rows,), language_number(language, ids, f"{owner} has maps"))
-    return torch.tensor([language_number(name, ids, f"{owner} has maps") for name in language])
+        return torch.full((rows,), language_number(language, ids, "this module has maps"))
+    return torch.tensor([language_number(name, ids, "this module has maps") for name in language])

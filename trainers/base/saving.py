@@ -354,22 +354,16 @@ class SavingTrainer(Trainer):
         )
 
     def push_to_hub(  # type: ignore[override]  # it waits for the push, and returns None off the main process
-        self,
-        commit_message: str = "End of training",
-        *,
-        token: str | None = None,
-        revision: str | None = None,
-        private: bool | None = None,
-        base_model: str | None = None,
+        self, commit_message: str = "End of training", **options: str | bool | None
     ) -> CommitInfo | None:
         """Save the model and push the run's folder, with a card made from its `results.json`, or a card of tags.
 
-        Arguments and errors are those of [`hf_xalign.hub.push`], with defaults from `args`.
+        Options and errors are those of [`hf_xalign.hub.push`]; `args` have the defaults of token, revision, private.
 
         Returns the commit on the main process, None on the others.
         """
         self.save_model(_internal_call=True)
-        return self._upload(commit_message, token=token, revision=revision, private=private, base_model=base_model)
+        return self._upload(commit_message, **options)
 
     def _upload(self, message: str = "End of training", **given: str | bool | None) -> CommitInfo | None:
         """Push the run's folder as it was saved; options of `hub.push` that are not given are those of `args`."""

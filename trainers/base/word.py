@@ -24,7 +24,7 @@ from hf_xalign.data.batches.pairs import PairCollator, TokenIndex
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
+from hf_xalign.evaluation.distances import known_distances
 from hf_xalign.evaluation.scores import Means, Scores, check_protocols, score_sentences, score_vectors, text_vectors
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.counts import link_entries, link_statistics
@@ -224,7 +224,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             pivot_words.append(words.vectors[:end][words.present[:end], 0])
         run.pivot[when] = {"words": torch.cat(pivot_words), "sentences": pivot_sentences(self, model, means=means)}
         try:
-            run.distances[when] = known_distances(vectors, evaluation, pooling="mean", pairs=HISTOGRAM_PAIRS)
+            run.distances[when] = known_distances(vectors, evaluation)
         except InputError as error:  # too few links for random pairs are not an error of the run
             logger.warning("no histograms of distances: %s", error)
         yield score(scored=("mean",), all_occurrences=True)

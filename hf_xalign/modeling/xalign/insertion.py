@@ -267,9 +267,7 @@ def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer,
             "a bare encoder ends in a layer norm, which cannot absorb a linear map. "
             f"{keep}, or put it into a task model by hf_xalign.modeling.with_alignment and merge that"
         )
-    number = None
-    if config.languages:
-        number = row_numbers(language, language_numbers(config), 1, "this module")
+    number = row_numbers(language, language_numbers(config), 1) if config.languages else None
     # Read W and b from the module's outputs for 0 and for the unit vectors, whatever it is made of.
     size = model.config.hidden_size
     exact = copy.deepcopy(module).double()

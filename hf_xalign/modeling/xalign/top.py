@@ -286,7 +286,7 @@ class TopLayer(XAlignLayer):
             if config.languages:
                 spoken = self._language if language is None else language
                 # Not `len`, which would become a constant of an exported graph.
-                ids = row_numbers(spoken, language_numbers(config), vectors.shape[0], "this module").to(vectors.device)
+                ids = row_numbers(spoken, language_numbers(config), vectors.shape[0]).to(vectors.device)
             # Without autocast, because the module is small and a rotation in bfloat16 is not a rotation.
             with torch.autocast(vectors.device.type, enabled=False):
                 vectors = module(vectors.to(next(module.parameters()).dtype), mask, ids, layer)

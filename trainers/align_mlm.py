@@ -235,10 +235,8 @@ class AlignMLMTrainer(AlignmentTrainer):
         if self.entries is not None:
             saved = TokenEntries.load(checkpoint, vocab_size=_vocabulary(self.model))
             if not np.array_equal(saved.ids, self.entries.ids):
-                raise InputError(
-                    f"{checkpoint} was trained with another dictionary. Give the same file, share and "
-                    "seed, or load the entries from that folder."
-                )
+                advice = "Give the same file, share and seed, or load the entries from that folder"
+                raise InputError(f"{checkpoint} was trained with another dictionary. {advice}.")
         super().load_model(checkpoint, model)
 
 

@@ -321,10 +321,9 @@ class MappingTrainer:
                 file = self.files.get((name, language), f"{name} of {language}")
                 if not usable.any():
                     where = "has a vector" if self.of_words else "is in the text for the anchors"
-                    raise InputError(
-                        f"{name} {file}: no entry of {len(entries)} {where} in {language} and in {self.pivot}. Use a "
-                        "dictionary of these languages, or more words."
-                    )
+                    fault = f"no entry of {len(entries)} {where} in {language} and in {self.pivot}"
+                    such = "; ".join(map(" / ".join, entries[:3]))
+                    raise InputError(f"{name} {file}: {fault} ({such}). Use one of these languages, or more words.")
                 without = [f"{a} / {b}" for (a, b), both in zip(entries, usable.tolist()) if not both][:3]
                 line = f"{what:8} {file}: {len(entries):,} entries, {int(usable.sum()):,} with both words there"
                 lines.append(line + (f", not {'; '.join(without)}" if without else "") + f", {first} first")

@@ -162,9 +162,14 @@ def finished_shards(folder: Path, split: str = "train") -> list[Path]:
         raise InputError(f"{folder}: the command that writes it has not finished. Run it again to resume it.")
     if not (shards := sorted(folder.glob("*.parquet"))):
         raise InputError(f"{folder} is a folder without .parquet files. Name a file in it.")
-    splits = [re.split("[-.]", shard.name)[0] for shard in shards]  # of `test-00000-of-00001.parquet`
-    chosen = forms.choose_split(splits, split, str(folder)) if forms.SPLITS.issuperset(splits) else None
-    return [shard for shard, name in zip(shards, splits) if chosen in (None, name)]
+    return of_one_split(shards, split, str(folder))
+
+
+def of_one_split(files: Sequence[Path], split: str, name: str) -> list[Path]:
+    """Return the files of a split, if all are named after several, as `test-00000-of-00001.parquet` is."""
+    splits = [re.split("[-.]", file.name)[0] for file in files]
+    chosen = forms.choose_split(splits, split, name) if forms.SPLITS.issuperset(splits) else None
+    return [file for file, own in zip(files, splits) if chosen in (None, own)]
 
 
 def shard_name(number: int, total: int) -> str:

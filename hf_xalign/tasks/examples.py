@@ -12,15 +12,16 @@ import tokenize
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from datasets import ClassLabel, Dataset
+from datasets import ClassLabel, Dataset, Features
 
 from hf_xalign.cache import digest, read_json, table_rows
 from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data import forms
+from hf_xalign.data.arrow import of_one_split, open_parquet
 from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
 from hf_xalign.data.readers import conll, files
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 # Files with one word on each line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
 WORD_LINES = ("", ".conll", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".conllu", *WORD_LINES[1:])
-_REMEDY = "Name the right ones by text_columns and label_column; a table without a header needs one."
+_REMEDY = "Name the right ones by text_columns and label_column. Tables need headers; multiple choice is no task."
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")  # columns of its files, which have no header
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
 # Several classes of one text, as in GoEmotions, whose combinations would become classes.
@@ -151,8 +152,12 @@ def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
 def read_rows(path: Path) -> Rows:
     """Yield the rows of a file of labelled text, by its suffix and, for TSV and CSV, its first lines."""
     match suffix := files.file_format(path):
-        case ".jsonl" | ".json" | ".parquet":
+        case ".jsonl" | ".json":
             return files.TABLES[suffix](path)
+        case ".parquet":
+            with open_parquet(path) as file:
+                classes = _class_names(Features.from_arrow_schema(file.schema_arrow))
+            return ((row, record and _with_names(record, classes)) for row, record in files.read_parquet(path))
         case ".tsv" | ".csv" | ".txt":
             rows = [cells for _, cells in itertools.islice(files.read_cells(path), 20) if cells]
             for names in (_FACEBOOK, _MTOP):
@@ -398,6 +403,12 @@ class Examples:
             return set(self.rows.unique("label"))
         return set(itertools.chain.from_iterable(self.rows["labels"])) - {UNLABELLED}
 
+    def describe(self) -> str:
+        """Describe the number of examples, and the first one."""
+        values = [value for name, value in self.rows[0].items() if name != "line"]
+        first = " | ".join(" ".join(value) if isinstance(value, list) else str(value) for value in values)
+        return f"{len(self)} examples of {self.name}, the first: {first:.100}"
+
     def check_labels(self, labels: LabelSet, source: str) -> None:
         """Raise an InputError that names the first label that is not in `labels`, which come from `source`."""
         if not (strange := self.label_names - set(labels.names)):
@@ -407,10 +418,8 @@ class Examples:
         row, names = next((row, names) for row, names in enumerate(column) if strange & {*names})
         word = next(word for word, name in enumerate(names) if name in strange)
         place = self.place(row) + ("" if single else f" (word {word + 1}, {self.rows[row]['tokens'][word]!r})")
-        raise InputError(
-            f"{place}: the label {names[word]!r} is not among the {labels.describe()} of {source}. List all labels by "
-            "labels=labels.json, or remove such examples."
-        )
+        fault = f"the label {names[word]!r} is not among the {labels.describe()} of {source}"
+        raise InputError(f"{place}: {fault}. List all labels by labels=labels.json, or remove such examples.")
 
 
 def read_examples(
@@ -463,7 +472,7 @@ def read_examples(
         raise InputError(f"text_columns={', '.join(text_columns)}: name {most} of them at most, for {kind}")
     unit, records, hub = read_records(source, split=split, revision=revision)
     forms.warn_of_name(Path(source).name, language)
-    classes = set(label_names).union(*_class_names(hub).values())
+    classes = set(label_names).union(*_class_names(hub.features if hub else {}).values())
     rows: list[Cells] = []
     others: Counter[str] = Counter()
     for line, record in progress(records, desc=f"reading {source}", unit=" examples", leave=False):
@@ -554,10 +563,10 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
     scheme, paths = find_source(source, LABELLED, split)
     if scheme == "hub":
         dataset = load_hub(source, split, revision)
-        names = _class_names(dataset)
-        # With class names in place of class ids.
-        named = ({c: _named(row[c], names[c]) if c in names else row[c] for c in row} for row in dataset)
+        named = map(partial(_with_names, names=_class_names(dataset.features)), dataset)
         return "row", _lowered(enumerate(named, 1)), dataset
+    if scheme == "pattern":
+        paths = of_one_split(paths, split, source)
     rows = of_split(lambda: itertools.chain.from_iterable(map(read_rows, paths)), split, source)
     if scheme == "pattern":
         return "example", enumerate((row for _, row in _lowered(rows)), 1), None
@@ -572,11 +581,15 @@ def _lowered(rows: Rows) -> Records:
             yield line, {name.lower() if times[name.lower()] == 1 else name: value for name, value in row.items()}
 
 
-def _class_names(dataset: Dataset | None) -> dict[str, list[str]]:
+def _class_names(features: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the names of the classes of each column that holds class ids."""
-    features = dataset.features if dataset else {}
     inner = {column: getattr(feature, "feature", feature) for column, feature in features.items()}
     return {column: feature.names for column, feature in inner.items() if isinstance(feature, ClassLabel)}
+
+
+def _with_names(record: Record, names: Mapping[str, list[str]]) -> Cells:
+    """Return a record with the names of classes instead of their ids."""
+    return {column: _named(value, names[column]) if column in names else value for column, value in record.items()}
 
 
 def _named(value: list | int | None, names: list[str]) -> object:
@@ -604,9 +617,9 @@ def _words(
     label_column = label_column or "labels"
     words, labels = value_of(record, column, where), value_of(record, label_column, where)
     if isinstance(words, str) and isinstance(labels, str):
-        printed = _is_printed(labels)
-        words = _entries(words, printed and _is_printed(words), f"{where}: column {column!r}")
-        labels = _entries(labels, printed, f"{where}: column {label_column!r}")
+        printed = [cell.startswith("[") and cell.endswith("]") for cell in (labels, words)]
+        words = _entries(words, all(printed), f"{where}: column {column!r}")
+        labels = _entries(labels, printed[0], f"{where}: column {label_column!r}")
     for name, values in ((column, words), (label_column, labels)):
         if not isinstance(values, list) or not values:
             raise InputError(f"{where}: column {name!r} holds {values!r:.60}, not a list with an entry for each word")
@@ -616,10 +629,6 @@ def _words(
         "tokens": [clean_text(text_of(word, column, where)) for word in words],
         "labels": [label_of(label, label_column, where, IGNORED, classes) for label in labels],
     }
-
-
-def _is_printed(cell: str) -> bool:
-    return cell.startswith("[") and cell.endswith("]")
 
 
 def _entries(cell: str, printed: bool, where: str) -> list[object]:

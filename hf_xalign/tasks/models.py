@@ -125,11 +125,9 @@ def _changed_layers(
     if head and count not in changed:
         raise InputError(f"{adapter} has maps of layers {changed}, but not of the last layer, which a head reads")
     if layers and (plain := sorted(set(layer_index(layers, count)) - set(changed))):
-        raise InputError(
-            f"tagger_layers={list(layers)}: {adapter} changes only the layers {changed} of {count}, so layer "
-            f"{plain[0]} would not be aligned. Remove tagger_layers, or learn maps of all these layers: "
-            f"hf-xalign train mapping --layers {' '.join(map(str, layers))}"
-        )
+        fault = f"{adapter} changes only the layers {changed} of {count}, so layer {plain[0]} would not be aligned"
+        advice = f"Remove tagger_layers, or run: hf-xalign train mapping --layers {' '.join(map(str, layers))}"
+        raise InputError(f"tagger_layers={list(layers)}: {fault}. {advice}")
     return module.layers
 
 
@@ -171,10 +169,8 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
     model_names, task_names = _label_names(config), tuple(id2label.values())
     if len(config.id2label or ()) != len(task_names) or (model_names and model_names != task_names):
         labels = ", ".join(model_names) or f"{len(config.id2label or ())} labels without names"
-        raise InputError(
-            f"this {class_name} has a head for {labels}, but the task's labels are {', '.join(task_names)}. List the "
-            f"task's labels in the model's order, or {advice}"
-        )
+        fault = f"this {class_name} has a head for {labels}, but the task's labels are {', '.join(task_names)}"
+        raise InputError(f"{fault}. List the task's labels in the model's order, or {advice}")
     config.update(task.config())
 
 

@@ -38,6 +38,7 @@ from hf_xalign.data.encoding import check_fast, check_vocabulary
 from hf_xalign.data.load import hub_commit
 from hf_xalign.data.readers.files import Record, file_format, text_of
 from hf_xalign.data.sentence_pairs import sentence_frame
+from hf_xalign.data.sides import SAMPLE, warn_of_language
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
@@ -149,6 +150,7 @@ def read_questions(
     if others:
         logger.info("%s: skipped questions in other languages (%s)", source, skipped)
     columns = dict(zip(COLUMNS, map(list, zip(*rows)), strict=True))
+    warn_of_language(columns["context"][:SAMPLE], columns["context_lang"][0], source)
     pairs = set(zip(columns["question_lang"], columns["context_lang"]))
     if len(pairs) > 1 and language is None:
         raise InputError(f"{source}: the rows are in several languages. Name one for the set, as in de={source}")
@@ -345,12 +347,10 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
         frame = sentence_frame(tokenizer)
         limit, most = min(max_length, tokenizer.model_max_length), self.max_question_tokens
         if limit - sum(map(len, frame)) - most <= self.overlap:
-            raise InputError(
-                f"windows of {limit} tokens (max_length={max_length}, the tokenizer's model_max_length "
-                f"{tokenizer.model_max_length}) with max_question_tokens={most}, overlap={self.overlap} and "
-                f"{sum(map(len, frame))} special tokens cannot advance in the context. Raise max_length, or lower the "
-                "other two."
-            )
+            sizes = f"max_question_tokens={most}, overlap={self.overlap} and {sum(map(len, frame))} special tokens"
+            limits = f"max_length={max_length}, the tokenizer's model_max_length {tokenizer.model_max_length}"
+            fault = f"windows of {limit} tokens ({limits}) with {sizes} cannot advance in the context"
+            raise InputError(f"{fault}. Raise max_length, or lower the other two.")
         sample = examples.rows.select(range(0, len(examples), -(-len(examples) // 200)))  # at most 200 rows
         for name in ("question", "context"):
             # A book says no more than its first page.

@@ -100,10 +100,9 @@ def _agreeing(path: Path, fields: Mapping[str, object]) -> dict[str, Any] | None
         if isinstance(recorded, dict) and isinstance(expected, dict):
             key = min(key for key in {*recorded, *expected} if recorded.get(key) != expected.get(key))
             recorded, expected, name = recorded.get(key), expected.get(key), key
-        raise InputError(
-            f"{path} belongs to another run: {name} is {json.dumps(recorded)} there and {json.dumps(expected)} here. "
-            f"Give another output_dir, or overwrite_output_dir=true to delete {path.parent}"
-        )
+        fault = f"{name} is {json.dumps(recorded)} there and {json.dumps(expected)} here"
+        advice = f"Give another output_dir, or overwrite_output_dir=true to delete {path.parent}"
+        raise InputError(f"{path} belongs to another run: {fault}. {advice}")
     return content
 
 

@@ -58,9 +58,9 @@ class TaskData(RunText):
         lines, held_out = [], [*self.evaluation.values()]
         for kind, parts in (("train", self.train), ("evaluate", held_out), ("select", [*self.selection.values()])):
             for part in parts:
-                lines.append(f"{kind:8} {part.language}: {len(part)} examples of {part.name}")
+                lines.append(f"{kind:8} {part.language}: {part.describe()}")
         if labels := self.task.config().get("id2label"):
-            lines.append(f"labels   {len(labels)}")
+            lines.append(f"labels   {len(labels)}: {', '.join(labels.values()):.100}")
         return [*lines, f"score    {self.task.metric}"]
 
     def entries(self) -> Record:

@@ -302,6 +302,19 @@ def test_each_translation_of_a_row_becomes_a_pair(tmp_path, caplog):
     assert pairs["row"][:] == [0, 0, 1]
 
 
+def test_a_table_with_a_row_for_each_language_has_both_sides(tmp_path):
+    rows = "".join(f"{n},sl,hiša {n}\n{n},en,house {n}\n" for n in range(3))
+    path = source_of({"a.csv": "id,lang,text\n" + rows}, tmp_path)
+    pairs = load_parallel(f"sl={path},{path}")
+    assert pairs["source"][:] == [f"hiša {n}" for n in range(3)] and pairs["target"][2] == "house 2"
+
+
+def test_each_reference_of_a_row_becomes_a_pair(tmp_path):
+    rows = '{"src_lang": "en", "tgt_lang": "lt", "src": "dog", "refs": ["šuo", "šunelis"]}\n'
+    pairs = load_parallel(f"lt={source_of({'a.jsonl': rows}, tmp_path)}")
+    assert pairs["source"][:] == ["šuo", "šunelis"] and pairs["target"][:] == ["dog", "dog"]
+
+
 GERMAN = [f"Der Zug mit der Nummer {number} ist nicht auf dem Weg und das Haus ist leer." for number in range(40)]
 ENGLISH = [f"The train with the number {number} is not on its way and this house is empty." for number in range(40)]
 
@@ -560,6 +573,9 @@ REFUSED = {
         dict.fromkeys(("a.jsonl", "b.jsonl"), '{"language": "isl", "text": "x"}\n'),
         "no row is in de; there are 1 in isl",
     ),
+    "a row for each language": ({"a.csv": "id,lang,text\n1,de,a\n1,en,b\n"}, "for each side: de=FILE,FILE"),
+    "texts under keys": (dict.fromkeys(("de.json", "en.json"), '{"a": {"b": "x"}, "c": "y"}'), "by json2po"),
+    "ids of rows": ({"a.txt": "de_1\tx\nde_2\ty\n", "b.txt": "en_1\tx\nen_2\ty\n"}, "Remove those of aligned lines"),
     "rows without the split": ({"a.csv": "split,de,en\ndev,a,b\ntest,c,d\n"}, "split=train: choose one of dev, test"),
     "few targets": ({"a.tsv": "".join(f"Satz {n}\tx{n % 2}\n" for n in range(200))}, "targets are one of three"),
 }

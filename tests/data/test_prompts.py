@@ -9,7 +9,7 @@ from tokenizers import models, pre_tokenizers, processors
 from transformers import AutoTokenizer
 
 from hf_xalign import encode_sentences
-from hf_xalign.data.encoding import prompt_of, prompted, set_prompt, special_frame, tokenize_words
+from hf_xalign.data.encoding import prompt_of, prompted, set_prompt, special_frame, token_limit, tokenize_words
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.export import save_sentence_transformer
@@ -87,6 +87,8 @@ def test_prompts_that_a_tokenizer_cannot_keep():
     with pytest.raises(InputError, match=r"prompt='query: ': .* than alone \(.*\)\. Put it into the text"):
         set_prompt(byte_level(["query: a cat"]), "query: ")  # as in ModernBERT
     assert isinstance(merged.backend_tokenizer.model, models.WordPiece) and prompt_of(merged) == ""
+    with pytest.raises(InputError, match=r"max_length=4: special tokens and prompt are 4\. .* shorten the prompt"):
+        token_limit(set_prompt(make_tokenizer(), "file: "), 4)
     with pytest.raises(ZeroDivisionError), prompted(merged, "file: "):
         assert prompt_of(merged) == "file: " and 1 / 0
     assert prompt_of(merged) == ""

@@ -84,7 +84,8 @@ def test_finished_seeds_are_not_repeated(files, finetuned, tmp_path, monkeypatch
 
 def test_examples_that_are_trained_on_are_counted(files, tmp_path, caplog):
     with caplog.at_level("WARNING", "hf_xalign"):
-        main(task_command(files, "--dry_run", "true", out=tmp_path / "out"))
+        printed = output_of(main, task_command(files, "--dry_run", "true", out=tmp_path / "out"))
+    assert "en.jsonl, the first: " in printed and "labels   5: O, B-A, I-A" in printed
     assert "3 of the 3 examples of" in caplog.text and "de.jsonl are in the training text too" in caplog.text
 
 

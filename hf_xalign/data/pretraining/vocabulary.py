@@ -216,14 +216,9 @@ def _badly_written(
             words.update(re.split(f"(?<!^)(?={WORD_START})", chunk))
     if lost := marks - kept_marks:
         names = ", ".join(unicodedata.name(mark, f"U+{ord(mark):04X}") for mark, _ in lost.most_common(3))
-        logger.warning(
-            "%s: its normalizer strips %s of the %s combining marks of the text (%s), so words that differ only in "
-            "them become equal. If they matter, take a model whose tokenizer keeps them",
-            name,
-            f"{lost.total():,}",
-            f"{marks.total():,}",
-            names,
-        )
+        lost_marks = f"{lost.total():,} of the {marks.total():,} combining marks of the text ({names})"
+        advice = "If they matter, take a model whose tokenizer keeps them"
+        logger.warning("%s: its normalizer strips %s: some words become equal. %s", name, lost_marks, advice)
     return Counter({word: times for word, times in words.items() if word and badly(word)}), unwritable
 
 

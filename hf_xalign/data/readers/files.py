@@ -182,7 +182,8 @@ def read_json_rows(path: str | Path) -> Rows:
             yield row, dict(zip(columns, values))
         return
     if list not in map(type, lists.values()):
-        raise InputError(f"{path}: holds no list of rows. Write one, or a row a line and call the file .jsonl.")
+        advice = "Write one, or a row a line and call the file .jsonl. Texts under keys: make PO files by json2po"
+        raise InputError(f"{path}: holds no list of rows. {advice}")
     row = 0
     for name, records in lists.items():
         for record in records if isinstance(records, list) else ():
@@ -349,9 +350,8 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
         # A row of words and codes of languages is no header, and the next row repeats the codes.
         if row == 0 or len(words) != 2 or not all(words) or words == list(header):
             where = f"{path}, row {row}: {' '.join(fields)!r}"
-            raise InputError(
-                f"{where} does not have two fields. Write the pivot's word (English), a tab and the other."
-            )
+            advice = "Write the pivot's word (English), a tab and the other, as cut -f 1,2 leaves them"
+            raise InputError(f"{where} does not have two fields. {advice}.")
         entries.append((words[0], words[1]))
     if fault := forms.fault_of_marks(list(map(" ".join, entries))):
         raise InputError(f"{path}: its entries are {fault}.")

@@ -64,6 +64,8 @@ class Columns:
         else:
             languages = f"{self.source_lang!r} and {self.target_lang!r} or " if self.source_lang else ""
             wanted = f"not one column each for {languages}'source' and 'target'"
+        if {*columns} & {*forms.OF_ROW}:
+            hint += ". If each row is in one language, name the file for each side: de=FILE,FILE"
         names = [name if len(name) <= 40 else f"{name[:37]}..." for name in columns]
         return InputError(
             f"{where}: {wanted}; the columns are: {', '.join(map(repr, names)) or 'none'}. Name the two columns by "
@@ -234,9 +236,8 @@ def of_split(read: Callable[[], files.Rows], split: str, name: object, lang: str
     rows = read()
     first = list(itertools.islice(rows, 1))
     column = forms.split_column(first[0][1] or ()) if first else None
-    chosen = None
-    if column is not None:
-        chosen = forms.choose_split((record.get(column) for _, record in read() if record), split, str(name))
+    values = (record.get(str(column)) for _, record in read() if record)
+    chosen = forms.choose_split(values, split, str(name)) if column else None
     others, found = Counter[str](), False
     for row, record in itertools.chain(first, rows):
         if record is None or chosen in (None, record.get(str(column))):
@@ -317,7 +318,7 @@ def read_aligned(source: Path, target: Path, columns: Columns) -> files.Rows:
             logger.warning("%s and %s: %s ids occur in one file only", source, target, f"{len(missing):,}")
         if not (shared := [key for key in left_ids if key in right_ids]):
             ids = f"{next(iter(left_ids))!r} and {next(iter(right_ids))!r}"
-            raise InputError(f"{source} and {target}: no id occurs in both ({ids}). Write pairs to one file.")
+            raise InputError(f"{source} and {target}: no id occurs in both ({ids}). Remove those of aligned lines.")
         for row, key in enumerate(shared, 1):
             yield row, {"source": left_ids[key], "target": right_ids[key]}
         return

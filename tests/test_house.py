@@ -37,11 +37,11 @@ CAPS = {
     "modeling": (4662, 67),
     "objectives": (1224, 8),
     "prepare": (936, 3),
-    "recipes": (2472, 27),
+    "recipes": (2471, 27),
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
-    "tasks": (2776, 51),
+    "tasks": (2773, 51),
     "trainers": (6717, 80),
 }
 

@@ -32,8 +32,8 @@ _FORMS = (
 # CoNLL-2012 has brackets: `(PER*`, `*` and `*)`, and `(PER)` or `(PER*)` for a span of one word.
 _OPENING = re.compile(r"\((?P<kind>[^()*]+)\*?\)?")
 _USUAL = re.compile(r"[BIESLUMW]-.+")  # the spelling that needs no conversion
-# WNUT-17 joins two annotators' labels by a comma: `O,B-person`.
-_JOINED = re.compile(r"(?:O|[BIESLU]-[^,]+)(?:,(?:O|[BIESLU]-[^,]+))+")
+# WNUT-17 joins labels of two annotators: `O,B-person`. Other sets join those of spans inside one another.
+_JOINED = re.compile(r"(?:O|[BIESLU]-[^,;|/+]+)(?:[,;|/+](?:O|[BIESLU]-[^,;|/+]+))+")
 _NO_KIND = "SPAN"  # of labels that are B and I alone
 _REMEDY = "Correct it, or write all labels in one scheme, such as BIO."
 
@@ -140,7 +140,7 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
         names = set(chain.from_iterable(sentences)) - {IGNORED}
     if joined := sorted(filter(_JOINED.fullmatch, names)):
         row = next(row for row, labels in enumerate(sentences) if joined[0] in labels)
-        raise InputError(f"{place(row)}: the label {joined[0]!r} joins those of several annotators. Keep one of them.")
+        raise InputError(f"{place(row)}: the label {joined[0]!r} joins several labels. Keep one of them.")
     # A set's own names say whether `_` stands next to `O` or for it.
     forms = span_parts(names.union(getattr(label, "names", ())))
     if not forms:

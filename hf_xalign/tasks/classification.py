@@ -134,12 +134,8 @@ class LabelledTask(Task):
             desc="Encoding examples",
         )
         if dropped:
-            logger.warning(
-                "%s: %d words are encoded as the unknown token, because the tokenizer drops them, such as %s",
-                examples.name,
-                len(dropped),
-                dropped[0],
-            )
+            unknown = f"{len(dropped)} words are encoded as the unknown token, because the tokenizer drops them"
+            logger.warning("%s: %s, such as %s", examples.name, unknown, dropped[0])
         if cut:
             unit = self.cut_off if training else self.cut_off.replace("ignored", "counted as wrong")
             logger.warning("%s: %d %s by max_length=%d tokens", examples.name, cut, unit, max_length)
@@ -207,6 +203,8 @@ labels = [model.config.id2label[found[place]] for place in first]"""
     def __post_init__(self) -> None:
         if self.metric is None:
             object.__setattr__(self, "metric", "span_f1" if self.labels.mark_spans else "accuracy")
+            if OUTSIDE in self.labels.names and not self.labels.mark_spans:
+                logger.warning("the score counts words labelled O too. If runs of a label are spans: --metric span_f1")
         marked = any(name[1:2] == "-" for name in self.labels.names)
         if self.metric == "span_f1" and marked and not self.labels.mark_spans:
             raise InputError(f"metric=span_f1 needs BIO labels, or tags without prefixes: {self.labels.describe()}")

@@ -104,7 +104,7 @@ def _brackets(record: Record, where: str) -> Cells:
     """Return the words and BIO labels of MASSIVE's slots, `weck mich um [time : neun uhr]`."""
     words: list[str] = []
     labels: list[str] = []
-    for slot, inside, outside in re.findall(r"\[([^\[\]:]+) : ([^\[\]]*)\]|([^\[\]]+)", record["annot_utt"]):
+    for slot, inside, outside in re.findall(r"\[([^\[\]:]+):([^\[\]]*)\]|([^\[\]]+)", record["annot_utt"]):
         for number, word in enumerate((inside or outside).split()):
             words.append(word)
             labels.append(f"{'I' if number else 'B'}-{slot.strip()}" if slot else OUTSIDE)
@@ -233,6 +233,8 @@ def _refuse_offsets(record: object, where: str) -> None:
     by_offset = "annotations" in record and "data" in record
     for name in ("spans", "label", "labels", "entities") if "text" in record else ():
         value = record.get(name)
+        # A cell of a table has them as JSON.
+        by_offset |= isinstance(value, str) and re.match(r'\[(\[\d|\{")', value) is not None
         span = value[0] if isinstance(value, list) and value else None
         by_offset |= isinstance(span, list) and len(span) == 3
         # The key is `start` in Prodigy, `start_offset` or `start_char` elsewhere.
@@ -543,9 +545,8 @@ def _warn_of_labels(source: str, labels: set[str]) -> None:
     for label in sorted(labels):
         joins = labels.issuperset(parts := re.split("[|;,+]", label)) and len(parts) > 1
         if joins or by_case[label.casefold()] != label:
-            logger.warning(
-                "%s: the label %r is a class of its own, next to %s", source, label, ", ".join(sorted(labels)[:9])
-            )
+            others = ", ".join(sorted(labels)[:9])
+            logger.warning("%s: the label %r is a class of its own, next to %s", source, label, others)
 
 
 def find_kind(item: str, split: str) -> Kind:

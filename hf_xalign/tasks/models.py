@@ -143,11 +143,9 @@ def _check_head(name: str | os.PathLike, config: PreTrainedConfig, task: Task) -
     id2label = task.config().get("id2label")
     if not trained[0].endswith(task.head) or (id2label is not None and names != tuple(id2label.values())):
         labels = f" for {', '.join(names)}" if names else ""
-        raise InputError(
-            f"{name} is a {trained[0]}{labels}, whose head does not fit this task. Save its encoder alone, by "
-            "AutoModel.from_pretrained(folder).save_pretrained(other), and give that. To keep the head, list its "
-            "labels in their order by labels=labels.json"
-        )
+        advice = "Save its encoder alone, by AutoModel.from_pretrained(folder).save_pretrained(other), and give that"
+        advice += ". To keep the head, list its labels in their order by labels=labels.json"
+        raise InputError(f"{name} is a {trained[0]}{labels}, whose head does not fit this task. {advice}")
 
 
 def _label_names(config: PreTrainedConfig) -> tuple[str, ...]:

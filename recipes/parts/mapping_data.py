@@ -118,10 +118,9 @@ def _vector_files(data: DataArguments, args: MappingArguments) -> dict[str, str]
         match = _FASTTEXT.match(Path(file).name)
         language = language or (match[1] if match else default) or parse_named(item, name)[1]
         language = check_language(language, name)
+        forms.warn_of_name(Path(file).name, language)
         if language in files:
-            raise InputError(
-                f"{name}={item}: both files are of {language}. Write the language in front, as in de={item}."
-            )
+            raise InputError(f"{name}={item}: both files are of {language}. Write the language in front: de=FILE.")
         if Path(file).expanduser().resolve().is_relative_to(folder):
             raise InputError(f"{file}: lies where this run writes mapped vectors. Use another output_dir.")
         files[language] = file

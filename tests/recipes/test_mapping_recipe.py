@@ -356,7 +356,10 @@ def test_word_vectors_with_a_test_dictionary(tmp_path, caplog):
 def test_a_dictionary_with_the_name_of_another_language_is_told(tmp_path, caplog):
     command = vector_files(tmp_path)
     (tmp_path / "de-en.txt").rename(tmp_path / "gl-en.txt")
+    (tmp_path / "cc.de.6.vec.gz").rename(tmp_path / "cc.sl.6.vec.gz")
+    command[1] = f"de={tmp_path / 'cc.sl.6.vec.gz'}"
     output_of(main, [word.replace("de-en.txt", "gl-en.txt") for word in command])
+    assert "cc.sl.6.vec.gz: read as de, although its name says sl" in caplog.text
     assert "gl-en.txt: read as de, although its name says gl" in caplog.text
 
 

@@ -542,6 +542,15 @@ PUBLISHED = {
         "lt.jsonl", '{"tokens": ["Ona", "a", "b"], "labels": ["B-PER", "-100", "I-PER"]}',
         {}, ["Ona", "a", "b"], ["B-PER", "_", "B-PER"],
     ),
+    "MASSIVE without blanks": (
+        "az.jsonl", '{"utt": "saat 9:30 oyat", "intent": "x", "annot_utt": "saat [time:9:30 da] oyat"}',
+        {}, ["saat", "9:30", "da", "oyat"], ["O", "B-time", "I-time", "O"],
+    ),
+    "CoNLL-2012": (
+        "km.v4_gold_conll", "#begin document (bc/k); part 000\n"
+        "bc/k 0 0 ភ្នំពេញ NNP (TOP(NP*) - - - S1 (GPE) (A0*) -\nbc/k 0 1 ជា VB *) be 1 1 S1 * (V*) -\n\n#end document\n",
+        {}, ["ភ្នំពេញ", "ជា"], ["B-GPE", "O"],
+    ),
     "MTOP": (
         "de.txt", "0\tIN:PLAY\t7:11:SL:GENRE\tspiele Jazz\tmusic\tde_XX\tx\t"
         '{"tokens": ["spiele", "Jazz"], "tokenSpans": [{"start": 0, "length": 6}, {"start": 7, "length": 4}]}\n',
@@ -605,7 +614,11 @@ def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
     table = {
         "numbers .* without names.*--label_names": partial(load, "a.jsonl", numbers),
         "the label 1, but label_names has 1": partial(load, "a.jsonl", numbers, label_names=["O"]),
-        "joins those of several annotators": partial(load, "a.conll", "Ana B-PER,O\nje O,O\n"),
+        "'B-PER,O' joins several labels": partial(load, "a.conll", "Ana B-PER,O\nje O,O\n"),
+        r"'B-ORG\|B-LOC' joins several": partial(load, "a.conll", "Bakı B-ORG|B-LOC\nUniversiteti I-ORG\nvar O\n"),
+        "a.csv, line 2: spans are labelled by character": partial(
+            load, "a.csv", 'text,label\nAna živi,"[[0, 3, ""PER""]]"\n', kind="sequence"
+        ),
         "no column says where sentences end": partial(load, "a.csv", "word,tag\nAna,B-PER\nje,O\n"),
         "line 1: spans are labelled by character offsets.*Label Studio": partial(load, "a.jsonl", doccano),
         "spans are labelled by character offsets.*spaCy": partial(load, "b.jsonl", prodigy),

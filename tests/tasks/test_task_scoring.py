@@ -90,6 +90,13 @@ def test_spans_are_the_same_in_every_scheme():
     assert metrics.load("span_f1").compute(predictions=bio, references=gold)["f1"] == 1.0
 
 
+def test_labels_without_prefixes_next_to_o_are_told(caplog):
+    for names, metric, told in ((["O", "PER"], None, 1), (["O", "PER"], "span_f1", 0), (["ADJ", "X"], None, 0)):
+        caplog.clear()
+        assert TokenTask(LabelSet.of(names), metric).metric == metric or "accuracy"
+        assert caplog.text.count("the score counts words labelled O too") == told
+
+
 def test_words_without_a_label_are_not_scored():
     gold = [["B-a", "_", "I-a", "O"]]
     rows = Dataset.from_dict({"tokens": [["x"] * 4], "labels": gold, "line": [1]})

@@ -196,8 +196,7 @@ def _bilingual(
         most = f"each side may have 1 to {room} tokens with block_size={block_size}"
         raise InputError(f"none of the {len(pairs)} sentence pairs fits: {most}")
     rows = _rows(encoded.select(fitting), room, list(frame), languages, tokenizer.pad_token_id if padded else None)
-    unused = max(0, len(rows) - wanted)
-    if unused:
+    if unused := max(0, len(rows) - wanted):
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:wanted]))
     elif len(rows) < wanted:
         logger.warning("the sentence pairs give %d TLM rows, of %d that pair_share asks for", len(rows), wanted)
@@ -367,8 +366,7 @@ class TokenEntries:
 
 def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:
     check_range(above=0, most=1, share=share)
-    count = round(share * len(ids))
-    if not count:
+    if not (count := round(share * len(ids))):
         raise InputError(f"{name}: a share of {share} of {len(ids)} entries holds none. Make the share larger.")
     return ids[np.sort(np.random.default_rng(seed).permutation(len(ids))[:count])]
 

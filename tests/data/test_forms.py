@@ -309,6 +309,28 @@ def test_a_table_with_a_row_for_each_language_has_both_sides(tmp_path):
     assert pairs["source"][:] == [f"hiša {n}" for n in range(3)] and pairs["target"][2] == "house 2"
 
 
+def test_ids_of_aligned_rows_that_disagree_are_told(tmp_path, caplog):
+    def read(left, right, name="txt"):
+        caplog.clear()
+        names = {f"{side}.{name}": content for side, content in (("a", left), ("b", right))}
+        assert len(load_parallel(f"gl={source_of(names, tmp_path)}")) == 3
+        return [record.getMessage() for record in caplog.records if "the ids of" in record.getMessage()]
+
+    numbered = ["".join(f"{n}\tfrase {n}\n" for n in numbers) for numbers in ((1, 2, 4), (1, 3, 4))]
+    assert "the ids of 1 rows differ. Check that rows are aligned" in read(*numbered)[0]
+    assert not read(numbered[0], numbered[0])
+    of_documents = [
+        "".join(f'{{"id": {n}, "text": "frase"}}\n' for n in numbers) for numbers in ((1, 1, 2), (2, 1, 1))
+    ]
+    assert "the ids of 2 rows differ" in read(*of_documents, name="jsonl")[0]
+
+
+def test_segments_without_a_reference_are_counted(tmp_path, caplog):
+    text = both_sides(["The cat sleeps.", "It rains."], ["Maca spi."]).replace('lang="de"', 'lang="sl"')
+    assert len(load_parallel(f"sl={source_of({'a.xml': text}, tmp_path)}")) == 1
+    assert "1 of 2 segments lack a side" in caplog.text
+
+
 def test_each_reference_of_a_row_becomes_a_pair(tmp_path):
     rows = '{"src_lang": "en", "tgt_lang": "lt", "src": "dog", "refs": ["šuo", "šunelis"]}\n'
     pairs = load_parallel(f"lt={source_of({'a.jsonl': rows}, tmp_path)}")

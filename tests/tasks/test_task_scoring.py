@@ -93,7 +93,7 @@ def test_spans_are_the_same_in_every_scheme():
 def test_labels_without_prefixes_next_to_o_are_told(caplog):
     for names, metric, told in ((["O", "PER"], None, 1), (["O", "PER"], "span_f1", 0), (["ADJ", "X"], None, 0)):
         caplog.clear()
-        assert TokenTask(LabelSet.of(names), metric).metric == metric or "accuracy"
+        assert TokenTask(LabelSet.of(names), metric).metric == (metric or "accuracy")
         assert caplog.text.count("the score counts words labelled O too") == told
 
 

@@ -233,8 +233,7 @@ class PairedCollator:
     def __call__(self, rows: list[PairedRow]) -> Batch:
         """Collate `rows`."""
         batch = dict(self.task([row.task for row in rows]))
-        drawn = [pair for row in rows for pair in row.pairs]
-        if not drawn:
+        if not (drawn := [pair for row in rows for pair in row.pairs]):
             return batch
         pairs = self.pairs(drawn)
         if self.language_rows is not None:

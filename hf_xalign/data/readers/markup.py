@@ -53,6 +53,8 @@ def read_test_set(path: Path) -> Rows:
         segments.setdefault((document, number), {})[side] = text
     if not (pairs := [segment for segment in segments.values() if {"src", "ref"} <= segment.keys()]):
         raise InputError(f"{path}: no test set of WMT with <src> and <ref>. Name the files of both sides: A.xml,B.xml")
+    if len(pairs) < len(segments):
+        logger.warning("%s: %s of %s segments lack a side", path, len(segments) - len(pairs), len(segments))
     said = {"source_lang": languages["src"], "target_lang": languages["ref"]}
     for row, pair in enumerate(pairs, 1):
         yield row, {"source": pair["src"], "target": pair["ref"], **said}

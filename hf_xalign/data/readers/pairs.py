@@ -108,8 +108,7 @@ class Columns:
         codes = [find_language(code) if isinstance(code, str) else None for code in languages.values()]
         if not all(codes) or not covers_language(self.target_lang, str(codes[0])):
             return False
-        turned = self.source_lang is None or covers_language(self.source_lang, str(codes[1]))
-        if turned:
+        if turned := self.source_lang is None or covers_language(self.source_lang, str(codes[1])):
             _say_turned(where.partition(", row ")[0])
         return turned and not same_language(str(codes[1]), self.target_lang)
 
@@ -322,13 +321,16 @@ def read_aligned(source: Path, target: Path, columns: Columns) -> files.Rows:
         for row, key in enumerate(shared, 1):
             yield row, {"source": left_ids[key], "target": right_ids[key]}
         return
-    sources, targets = iter(left_side), iter(right_side)
+    sources, targets, unequal = iter(left_side), iter(right_side), 0
     for row, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
         if left is None or right is None:
             longer = row + sum(1 for _ in (targets if left is None else sources))
             counts = (row - 1, longer) if left is None else (longer, row - 1)
             raise InputError(f"{source} has {counts[0]:,} lines, {target} {counts[1]:,}: row {row} has no partner.")
+        unequal += None not in (left[0], right[0]) and str(left[0]) != str(right[0])
         yield row, {"source": left[1], "target": right[1]}
+    if unequal:
+        logger.warning("%s and %s: the ids of %s rows differ. Check that rows are aligned", source, target, unequal)
 
 
 def _by_id(side: Iterable[tuple[Any, str]]) -> dict[Any, str]:

@@ -213,8 +213,7 @@ def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, un
     `unit` says what a row is, in the progress bar and in the InputError for a source without rows.
     """
     filled = filter(len, batches)
-    first = next(filled, None)
-    if first is None:
+    if (first := next(filled, None)) is None:
         raise InputError(f"{name}: there are no {unit} in it")
     with (
         progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False) as bar,

@@ -10,7 +10,7 @@ from datasets import Dataset
 from hf_xalign.cache import map_rows, replacing
 from hf_xalign.data.load import as_parallel, note_sources
 from hf_xalign.data.parallel import LINKED, check_columns
-from hf_xalign.data.readers.files import read_jsonl
+from hf_xalign.data.readers.files import TABLES, file_format, read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.links.symmetrization import LinkFilters
@@ -30,10 +30,8 @@ def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Datase
     linked = align_words(test, keep_unlinked=True, extra_data=train, sample_size=FITTED)
     linked = map_rows(linked, _choose_links, desc="Choosing evaluation links")
     if not any(linked["links"][:]):
-        raise InputError(
-            f"no links between different words are left in {len(test)} sentence pairs. Check that source and target "
-            "translate each other, and add more text."
-        )
+        advice = "Check that source and target translate each other, and add more text"
+        raise InputError(f"no links between different words are left in {len(test)} sentence pairs. {advice}.")
     return linked
 
 
@@ -54,7 +52,9 @@ def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
 
 def read_links(path: str | Path) -> Dataset:
     """Read a file of [`keep_links`]; an InputError names the first row without a field, or an unknown language."""
-    rows = Dataset.from_list([record for _, record in read_jsonl(Path(path)) if record])
+    # As `align-words` writes them: JSON Lines, or a shard.
+    read = TABLES.get(file_format(Path(path)), read_jsonl)
+    rows = Dataset.from_list([record for _, record in read(Path(path)) if record])
     pairs = check_columns(as_parallel(rows, str(path)), LINKED, str(path), "Make the evaluation links again.")
     pairs = pairs.select_columns([column for column in (*LINKED, ALL_LINKS) if column in pairs.column_names])
     return note_sources(pairs, [{"source": str(path), "hub_id": None, "pairs": len(rows)}])

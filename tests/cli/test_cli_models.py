@@ -354,6 +354,8 @@ def test_align_words_writes_what_is_read_again(models, base, capsys, tmp_path):
     kept.write_text(capsys.readouterr().out, "utf-8")
     wanted = align_words(text, keep_unlinked=True)
     found = read_links(kept)
+    found.to_parquet(tmp_path / "links.parquet")
+    assert read_links(tmp_path / "links.parquet")["links"][:] == found["links"][:]
     assert found["links"][:] == wanted["links"][:] and found["source_words"][0][-1] == "."
 
     # By an encoder, with several links a word.

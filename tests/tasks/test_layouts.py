@@ -59,6 +59,7 @@ WORDS = {
     "a tab after each row": ("a.tsv", "Paris\tB-LOC\t\nruht\tO\t\n\nEr\tO\t\n", "de", "Paris ruht", "B-LOC O"),
     "a header over words": ("a.tsv", "token\tlabel\nOslo\tB-LOC\n\nEr\tO\n", "nb", "Oslo", "B-LOC"),
     "polyglot-NER": ("a.jsonl", '{"words": ["Oslo"], "ner": ["B-LOC"]}\n', "nb", "Oslo", "B-LOC"),
+    "a table of lists": ("a.json", '{"tokens": [["Bakı"]], "tags": [["B-LOC"]]}', "az", "Bakı", "B-LOC"),
     "tags": ("a.jsonl", '{"tokens": ["Oslo"], "tags": ["B-LOC"]}\n', "nb", "Oslo", "B-LOC"),
     "SNIPS": (
         "train_Add.json",
@@ -83,6 +84,7 @@ TEXTS = {
     "KLUE-NLI": ("a.json", '[{"premise": "a", "hypothesis": "b", "gold_label": "x"}]', "ko", ["a", "b", "x", 1]),
     "KLUE's news": ("a.json", '[{"title": "a", "label": "x", "predefined_news_category": "x"}]', "ko", ["a", "x", 1]),
     "Taxi1500": ("a.tsv", "id\tclassification\tverse\n1\tFaith\ta\n", "zu", ["a", "Faith", 2]),
+    "a table called text": ("a.txt", "text\tlabel\nZdravo\tpozdrav\n", "sl", ["Zdravo", "pozdrav", 2]),
     "Allegro": ("a.tsv", "text\trating\na\t5\n", "pl", ["a", "5", 2]),
     "QQP": ("a.tsv", "question1\tquestion2\tis_duplicate\na\tb\t1\n", "en", ["a", "b", "1", 2]),
     "QNLI": ("a.tsv", "index\tquestion\tsentence\tlabel\n0\ta\tb\tentailment\n", "en", ["a", "b", "entailment", 2]),

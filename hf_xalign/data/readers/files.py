@@ -198,7 +198,8 @@ def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
         if isinstance(values, dict) and values.keys() == next(iter(content.values())).keys():
             values = list(values.values())
         name = "text" if name is None else name
-        if not isinstance(values, list) or not values or isinstance(values[0], dict | list):
+        kinds = dict if len(content) > 1 else dict | list  # one list of lists is no column
+        if not isinstance(values, list) or not values or isinstance(values[0], kinds):
             return {}
         columns[name] = values
     return columns if len(set(map(len, columns.values()))) == 1 else {}

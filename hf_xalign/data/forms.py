@@ -100,7 +100,7 @@ def split_direction(value: object) -> list[str]:
         >>> split_direction("en-de_DE"), split_direction("en_fi"), split_direction("forward")
         (['en', 'de_DE'], ['en', 'fi'], [])
     """
-    for separator in ("->|→|>|-| to |2", "_"):
+    for separator in (r"->|→|>|\||-| to |2", "_"):
         codes = re.split(separator, value, maxsplit=1) if isinstance(value, str) else []
         if len(codes) == 2 and all(map(find_language, codes)):
             return codes

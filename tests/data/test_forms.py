@@ -331,6 +331,13 @@ def test_segments_without_a_reference_are_counted(tmp_path, caplog):
     assert "1 of 2 segments lack a side" in caplog.text
 
 
+def test_languages_of_rows_whose_columns_or_separators_are_unusual(tmp_path):
+    path = source_of({"a.tsv": "sl\ttl\tsrc\ttgt\nen\tsl\tdog\tpes\nen\tsl\tcat\tmaca\n"}, tmp_path)
+    assert load_parallel(path)["source"][:] == ["pes", "maca"]
+    path = source_of({"a.jsonl": '{"langpair": "en|gl", "source": "dog", "target": "can"}\n'}, tmp_path)
+    assert load_parallel(path)[0] == {"source": "can", "target": "dog", "source_lang": "gl", "target_lang": "en"}
+
+
 def test_each_reference_of_a_row_becomes_a_pair(tmp_path):
     rows = '{"src_lang": "en", "tgt_lang": "lt", "src": "dog", "refs": ["šuo", "šunelis"]}\n'
     pairs = load_parallel(f"lt={source_of({'a.jsonl': rows}, tmp_path)}")

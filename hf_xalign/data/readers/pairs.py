@@ -270,14 +270,14 @@ def _piped(path: Path) -> files.Rows:
 def _headerless(path: Path, columns: Columns) -> list[str]:
     """Return the names of the columns of a TSV or CSV file without a header, or none if its first row names them."""
     rows = ((row, cells) for row, cells in files.read_cells(path) if cells)
-    row, first = next(rows, (1, []))
-    second = next(rows, (0, []))[1]
+    (row, first), (_, second) = next(rows, (1, [])), next(rows, (0, []))
     # A tab after the last column makes no column.
     while len(first) == len(second) > 2 and not first[-1] and not second[-1]:
         first, second = first[:-1], second[:-1]
     languages = (columns.source_lang, columns.target_lang)
-    form = None if columns.source_column else forms.find_form(first, *languages)
     pair = columns.find(first)
+    # In a header with sides, `sl` and `tl` are no codes.
+    form = None if columns.source_column or (pair and not pair.by_language) else forms.find_form(first, *languages)
     # A row with numbers is no header, even if it holds the codes of both languages; and no row repeats its header.
     repeats = [cell == below for cell, below in zip(first, second) if pair and cell in pair[:2]]
     if not columns.source_column and (any(map(str.isdecimal, first)) or (repeats and all(repeats))):

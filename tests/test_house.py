@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1538, 20),
-    "core": (2795, 54),
+    "core": (2803, 54),
     "data": (6986, 127),
     "evaluation": (1952, 17),
     "explore": (291, 3),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (608, 4),
     "statistics": (726, 9),
     "tasks": (2773, 51),
-    "trainers": (6717, 80),
+    "trainers": (6708, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

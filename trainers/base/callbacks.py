@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState
 
 from hf_xalign.data.batches.masked import MaskingCollator
 from hf_xalign.distributed import local_shard
+from hf_xalign.environment import give_back_memory
 from hf_xalign.errors import NonFiniteLossError
 from hf_xalign.trainers.base.checkpoints import last_complete_checkpoint
 
@@ -55,8 +55,6 @@ class StepStart(TrainerCallback):
         """Find the epoch of a resumed run; a run that had ended takes no step."""
         batches = len(of_trainer["train_dataloader"])
         self._epoch = state.global_step // -(-batches // self._trainer.args.gradient_accumulation_steps)
-        if state.is_world_process_zero:
-            warn_of_no_training(of_trainer["lr_scheduler"], state.max_steps)
         self._trainer.begin()
         self._trainer.resumed_at_end = state.global_step > 0 and has_ended(self._trainer)
         # The Trainer looks for the end of the run only after a step.
@@ -77,6 +75,9 @@ class StepStart(TrainerCallback):
 class StepEnd(TrainerCallback):
     """Log the first and the last step, and stop before a model that is not finite is logged, scored or saved."""
 
+    # Batches of other lengths leave blocks that no later one fits. Freed after each step, the next asks for all again.
+    _STEPS_UNTIL_FREED = 10
+
     def __init__(self, trainer: AlignmentTrainer):
         self._trainer = trainer
 
@@ -88,6 +89,8 @@ class StepEnd(TrainerCallback):
             control.should_log = True
         if control.should_log or control.should_save or control.should_evaluate:
             stop_if_not_finite(trainer)
+        if trainer.args.device.type == "cpu" and state.global_step % self._STEPS_UNTIL_FREED == 0:
+            give_back_memory()
         # The run scores the end itself, by more scores.
         if trainer.run_scores_ends and not trainer.args.load_best_model_at_end and ended:
             control.should_evaluate = False
@@ -98,20 +101,6 @@ class StepEnd(TrainerCallback):
             control.should_log = control.should_save = control.should_evaluate = False
         else:
             self.on_step_end(args, state, control)
-
-
-def warn_of_no_training(schedule: object, steps: int) -> None:
-    """Warn if the learning rate of every step is 0."""
-    schedule = getattr(schedule, "scheduler", schedule)
-    if not isinstance(schedule, LambdaLR):
-        return
-    factors = [factor for rate, factor in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True) if rate]
-    if not any(factor(step) for step in range(steps) for factor in factors):
-        logger.warning(
-            "This run trains nothing: the learning rate of every step (%d in all) is 0, as in the first of warm-up. "
-            "Take more steps, warmup_steps=0 or another learning_rate.",
-            steps,
-        )
 
 
 def has_ended(trainer: AlignmentTrainer) -> bool:

@@ -23,6 +23,7 @@ from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.load import Entry, sources, whole_sources
 from hf_xalign.data.parallel import only_language
 from hf_xalign.distributed import unsharded_class
+from hf_xalign.environment import give_back_memory
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, Distances, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
@@ -243,6 +244,7 @@ class Run:
                 probed = probe.examples(model, self.trainer.processing_class, batch_size=batch_size)
                 self.probed.append((when, probe, probed))
                 scores[when] = merge_scores(scores[when], probe.scores(probed))
+        give_back_memory()
         return retrieval
 
     def score_end(self, folder: Path | None = None) -> None:

@@ -61,7 +61,7 @@ LANGUAGES = {side: _NAMES[side] + _NAMES[f"doubtful_{side}"] for side in ("sourc
 # These count only if all that a row has hold codes.
 DOUBTFUL_LANGUAGES = {*_NAMES["doubtful_source_lang"], *_NAMES["doubtful_target_lang"]}
 DIRECTIONS, IDS = _NAMES["direction"], _NAMES["id"]  # `en-de_DE` in WMT24++; what joins two files
-SPLITS = frozenset({"train", "validation", "dev", "test"})  # no languages, as names of parts of a set
+SPLITS = frozenset({"train", "validation", "dev", "val", "valid", "test"})  # no languages, as names of parts of a set
 # Columns of a row's language, which is that of the source unless it is the pivot.
 OF_ROW = _NAMES["row_language"]
 # What to do with files whose lines are markup. (Of XLIFF, po2tmx leaves out what is not approved, without a word.)
@@ -138,7 +138,7 @@ def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
     """Return the name of a split in a column whose values name several, else None; an unknown one is an InputError."""
     counts = Counter(map(str, values))
     by_name = {value.lower(): value for value in counts}  # SICK's are `TRAIN`, `TRIAL` and `TEST`
-    names = (split, "dev", "trial") if split == "validation" else (split,)
+    names = (split, "dev", "val", "valid", "trial") if split == "validation" else (split,)
     name_there = next((name for name in names if name in by_name), split)
     if len(counts) < 2 or not {"train", "test", name_there} & by_name.keys():
         return None

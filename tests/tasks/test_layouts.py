@@ -175,6 +175,8 @@ def test_a_file_of_several_partitions_gives_the_one_asked_for(tmp_path):
     sick = "sentence_A\tsentence_B\tentailment_label\tSemEval_set\na\tb\tX\tTRAIN\nc\td\tX\tTRIAL\ne\tf\tY\tTEST\n"
     for split, text in (("train", "a"), ("validation", "c"), ("test", "e")):
         assert read("SICK.txt", sick, "gl", "sequence", tmp_path, split=split).rows["text_a"][:] == [text]
+    val = read("v.csv", table.replace("c,y,test,nld", "d,x,val,deu"), "de", "sequence", tmp_path, split="validation")
+    assert val.rows["text_a"][:] == ["d"]
     # A file of one partition is read whole, whatever the split.
     alone = read("de.jsonl", json.dumps(rows[1]) + "\n", "de", "token", tmp_path)
     assert alone.rows["tokens"][:] == [["dev"]]

@@ -509,13 +509,13 @@ def read_examples(
         logger.warning("%s: %s texts have no label, and are not trained on or scored", source, count)
     if kind == "token":
         _refuse_numbers(source, rows)
-    else:
-        _warn_of_labels(source, {row["label"] for row in rows})
     texts = (row["text_a"] if kind == "sequence" else " ".join(row["tokens"]) for row in rows[:SAMPLE])
     warn_of_language(texts, language, source)
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
-    return Examples(source, language, Dataset.from_list(rows), unit, digest(rows), hub_commit(hub))
+    found = Examples(source, language, Dataset.from_list(rows), unit, digest(rows), hub_commit(hub))
+    _warn_of_labels(source, found.label_names)
+    return found
 
 
 def _rename(row: Cells, names: Sequence[str], where: str) -> Cells:
@@ -540,7 +540,7 @@ def _refuse_numbers(source: str, rows: Sequence[Record]) -> None:
 
 
 def _warn_of_labels(source: str, labels: set[str]) -> None:
-    """Warn of labels of texts that differ in capitals alone, or join others, as `joy|anger` does."""
+    """Warn of labels that differ in capitals alone, or join others, as `joy|anger` does."""
     by_case = {label.casefold(): label for label in labels}
     for label in sorted(labels):
         joins = labels.issuperset(parts := re.split("[|;,+]", label)) and len(parts) > 1

@@ -144,6 +144,9 @@ def test_labels_that_are_one_label_or_several_are_told(tmp_path, caplog):
     assert len(read("a.csv", table, "is", "sequence", tmp_path).rows) == 5
     said = [record.getMessage() for record in caplog.records if "class of its own" in record.getMessage()]
     assert len(said) == 2 and "'joy|anger' is a class of its own, next to Joy, anger, joy" in said[1]
+    caplog.clear()
+    words = read("a.conll", "Bakı B-LOC\nvar o\n\nGəncə b-loc\nvar O\n", "az", "token", tmp_path)
+    assert words.label_names == {"B-LOC", "B-loc", "O"} and caplog.text.count("is a class of its own") == 1
 
 
 def test_labelled_parquet(tmp_path):

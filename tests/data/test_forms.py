@@ -593,6 +593,7 @@ REFUSED = {
         "both sides begin with ids, such as 'spk0-u1'",
     ),
     "codes of subtitles": ({"de": "{\\i1}Hallo\n", "en": "{\\i1}Hello\n"}, "full of markup, as .*i1' shows"),
+    "attributes of USFM": ({"de": "die Richter\n", "en": 'the judges|lemma="judge" ruled\n'}, "full of markup"),
     "what OpusTools prints": ({"de": '(src)="1">Hallo\n', "en": '(trg)="1">Hello\n'}, "full of markup"),
     "one file twice": (
         {"a.tsv": "".join(f"Satz {n} ruht\tSatz {n} ruht\n" for n in range(30))},

@@ -75,7 +75,7 @@ class StepStart(TrainerCallback):
 class StepEnd(TrainerCallback):
     """Log the first and the last step, and stop before a model that is not finite is logged, scored or saved."""
 
-    # Batches of other lengths leave blocks that no later one fits. Freed after each step, the next asks for all again.
+    # Batches of other lengths leave blocks that no later one fits; given back each time, the next asks for all again.
     _STEPS_UNTIL_FREED = 10
 
     def __init__(self, trainer: AlignmentTrainer):

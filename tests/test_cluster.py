@@ -34,12 +34,12 @@ def test_an_error_ends_the_tasks(tmp_path):
     assert len([*tmp_path.iterdir()]) < 100
 
 
-SLEEP = """
-import sys, time
+SLEEP = r"""
+import os, sys, time
 from hf_xalign.cluster import run_tasks
 
 def sleep(number):
-    print(number, flush=True)
+    os.write(1, b"%d\n" % number)  # at once, because three processes write
     time.sleep(60)
 
 run_tasks(sleep, 4, workers=int(sys.argv[1]))

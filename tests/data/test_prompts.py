@@ -87,7 +87,7 @@ def test_prompts_that_a_tokenizer_cannot_keep():
     with pytest.raises(InputError, match=r"prompt='query: ': .* than alone \(.*\)\. Put it into the text"):
         set_prompt(byte_level(["query: a cat"]), "query: ")  # as in ModernBERT
     assert isinstance(merged.backend_tokenizer.model, models.WordPiece) and prompt_of(merged) == ""
-    with pytest.raises(InputError, match=r"max_length=4: special tokens and prompt are 4\. .* shorten the prompt"):
+    with pytest.raises(InputError, match=r"max_length=4: special tokens and prompt take 4\. .* shorten the prompt"):
         token_limit(set_prompt(make_tokenizer(), "file: "), 4)
     with pytest.raises(ZeroDivisionError), prompted(merged, "file: "):
         assert prompt_of(merged) == "file: " and 1 / 0

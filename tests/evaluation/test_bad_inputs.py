@@ -57,7 +57,7 @@ def test_distances():
     words = [
         ({"dataset": aligned.select([0])}, "de: distances: 1 of 1 sentence pairs have links"),
         ({"dataset": Dataset.from_list(rows)}, "de, source: pair 2 of this language links word 7 of 2"),
-        ({"max_length": 2}, "max_length=2: the tokenizer puts 2 special tokens"),
+        ({"max_length": 2}, "max_length=2: special tokens and prompt take 2"),
     ]
     shared = {"model": model, "tokenizer": tokenizer, "dataset": aligned}
     assert_refused(calls(word_distances, words, **shared))

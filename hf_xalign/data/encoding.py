@@ -112,7 +112,7 @@ def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> i
     limit = tokenizer.model_max_length if max_length is None else min(max_length, tokenizer.model_max_length)
     # If no token of text were left, `tokenizers` would cut nothing.
     if limit <= (added := sum(map(len, special_frame(tokenizer)))):
-        raise InputError(f"max_length={limit}: special tokens and prompt take {added}. Raise it, or shorten the prompt")
+        raise InputError(f"max_length={limit}: special tokens and prompt take {added}. Raise it or shorten the prompt")
     return limit
 
 

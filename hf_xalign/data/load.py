@@ -84,8 +84,7 @@ def load_parallel(
 
     Text is NFC-normalized and stripped. The pairs of a file are streamed once into an Arrow file in the library's
     cache and memory-mapped from there, so memory does not grow with the corpus. The file's name is a hash of the
-    input's content and the arguments, the dataset's fingerprint one of the pairs. [`sources`] returns where they came
-    from.
+    input's content and the arguments, the dataset's fingerprint one of the pairs. [`sources`] returns their origin.
 
     Columns `source_words` and `target_words` (lists of strings; null for text that is still to be split) are kept for
     word alignment, in all formats but TSV, CSV and TMX. Parquet files that also have `links` keep all three, and text.

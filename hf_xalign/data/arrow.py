@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import json
+import logging
 import re
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,13 @@ import pyarrow
 import pyarrow.parquet
 from datasets import Dataset
 
-from hf_xalign.cache import check_regular, checksum, hold_folder, leave_folder, read_mark, replacing, write_mark
+from hf_xalign import cache
+from hf_xalign.cache import checksum, hold_folder, leave_folder, read_mark, replacing, write_mark
 from hf_xalign.data import forms
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
+
+logger = logging.getLogger(__name__)
 
 # Rows of a table that is scanned: few enough that its pages are released before they count, many for Arrow's overhead.
 _ROWS = 20_000
@@ -94,7 +100,7 @@ def language_ids(pairs: Dataset, column: str = "source_lang") -> tuple[np.ndarra
 @contextmanager
 def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
     """Open a Parquet file; errors of opening and of reading inside the `with` block become an `InputError`."""
-    check_regular(path)
+    cache.check_regular(path)
     with (
         # Arrow raises all three for damaged files.
         explained(f"{path}: cannot be read as Parquet", pyarrow.ArrowException, OSError, UnicodeDecodeError),
@@ -207,23 +213,41 @@ def take_rows(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
         rows = None if rows is None else rows - len(taken)
 
 
-def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, unit: str) -> None:
-    """Stream the rows of a source into an Arrow file that appears under `path` only when it is complete.
+def cached_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, unit: str) -> Dataset:
+    """Return the rows of a source from the Arrow file `path` of the cache, where they are streamed the first time.
 
-    `unit` says what a row is, in the progress bar and in the InputError for a source without rows.
+    What the reader logs then is logged again each time. `unit` says what a row is, in the progress bar and errors.
     """
-    filled = filter(len, batches)
-    if (first := next(filled, None)) is None:
-        raise InputError(f"{name}: there are no {unit} in it")
-    with (
-        progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False) as bar,
-        replacing(path) as partial,
-        pyarrow.OSFile(str(partial), "wb") as file,
-        pyarrow.ipc.new_stream(file, first.schema) as out,
-    ):
-        for batch in itertools.chain([first], filled):
-            bar.update(len(batch))
-            out.write_batch(batch)
+    said, is_new, logged = path.with_suffix(".json"), not path.exists(), BufferingHandler(sys.maxsize)
+
+    def make() -> None:
+        filled = filter(len, batches)
+        if (first := next(filled, None)) is None:
+            raise InputError(f"{name}: there are no {unit} in it")
+        with (
+            progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False) as bar,
+            replacing(path) as partial,
+            pyarrow.OSFile(str(partial), "wb") as file,
+            pyarrow.ipc.new_stream(file, first.schema) as out,
+        ):
+            for batch in itertools.chain([first], filled):
+                bar.update(len(batch))
+                out.write_batch(batch)
+        messages = [(record.levelno, record.getMessage()) for record in logged.buffer]
+        cache.write_text(said, json.dumps({"name": name, "messages": messages}))
+
+    package = logging.getLogger("hf_xalign")
+    package.addHandler(logged)
+    try:
+        cache.make_once(path, make)
+    finally:
+        package.removeHandler(logged)
+    if not is_new and said.exists():
+        content = json.loads(said.read_text("utf-8"))
+        for level, message in content["messages"]:
+            # A copy of the file has another name.
+            logger.log(level, "%s", message.replace(content["name"], name))
+    return Dataset.from_file(str(path))
 
 
 def column_array(dataset: Dataset, column: str) -> np.ndarray:

@@ -129,6 +129,13 @@ def sentence_of(line: str) -> str:
     return title["text"] if title else "" if _PATTERNS["comment"].fullmatch(line.strip()) else line
 
 
+def place_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns of book, chapter and verse of a table of a Bible, or none."""
+    kinds = (_NAMES["book"], _NAMES["chapter"], _NAMES["verse"])
+    found = [next((name for name in names if name.casefold() in kind), "") for kind in kinds]
+    return found if all(found) else []
+
+
 def split_column(names: Iterable[str]) -> str | None:
     """Return the column that says the split of a row, as MASSIVE's `partition` does, or None."""
     return next((name for name in names if name.lower() in _NAMES["split"]), None)
@@ -350,11 +357,11 @@ def text_columns(names: tuple[str, ...], lang: str | None) -> list[str]:
         >>> text_columns(("id", "text", "source"), "de"), text_columns(("key", "Deutsch"), "de")
         (['text'], ['Deutsch'])
     """
-    names = tuple(name for name in names if name.casefold() not in IDS)
+    names = tuple(name for name in names if name.casefold() not in IDS and name not in place_columns(names))
     meanings = {name: _meaning(name, (lang, lang or "en")) for name in names}
     plain = [name for name, meaning in meanings.items() if meaning.side == "" or name.casefold() in _NAMES["alone"]]
     sides = [name for name, meaning in meanings.items() if meaning.side]
-    return plain or sides or [name for name, meaning in meanings.items() if meaning.language]
+    return plain or sides or [name for name, meaning in meanings.items() if meaning.language] or list(names)
 
 
 def looks_like_header(

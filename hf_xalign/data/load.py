@@ -22,7 +22,7 @@ import pyarrow.compute
 from datasets import Dataset, LargeList, List, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from hf_xalign.cache import cache_dir, checksum, digest, make_once, map_rows
+from hf_xalign.cache import cache_dir, checksum, digest, map_rows
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import arrow, forms
 from hf_xalign.data.parallel import (
@@ -55,7 +55,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 21
+_READING = 22
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
@@ -365,8 +365,7 @@ def _is_list(feature: Any) -> bool:
 def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked: bool = False) -> Dataset:
     """Return the pairs that the cache holds under a key, which `batches` make."""
     table = cache_dir("parallel") / f"{key}.arrow"
-    make_once(table, lambda: arrow.write_rows(batches, table, name, "sentence pairs"))
-    data = Dataset.from_file(str(table)).data
+    data = arrow.cached_rows(batches, table, name, "sentence pairs").data
     word_counts = {column: len(data) - data[column].null_count for column in WORDS}
     if not any(word_counts.values()):
         data = data.drop(list(WORDS))

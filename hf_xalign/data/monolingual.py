@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow
 from datasets import Dataset, LargeList, List
 
-from hf_xalign.cache import cache_dir, checksum, digest, make_once, map_rows
+from hf_xalign.cache import cache_dir, checksum, digest, map_rows
 from hf_xalign.checks import check_range
 from hf_xalign.data import forms
-from hf_xalign.data.arrow import write_rows
+from hf_xalign.data.arrow import cached_rows
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import load_hub
 from hf_xalign.data.readers.conll import is_conllu
@@ -87,8 +87,7 @@ def _read(path: Path, column: str, lang: str | None) -> Dataset:
         raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
     key = digest(_READING, checksum(path, "blake2b"), file_format(path), column, lang)
     table = cache_dir("monolingual") / f"{key}.arrow"
-    make_once(table, lambda: write_rows(_batches(path, column, lang), table, str(path), "sentences"))
-    return Dataset(Dataset.from_file(str(table)).data, fingerprint=key)
+    return Dataset(cached_rows(_batches(path, column, lang), table, str(path), "sentences").data, fingerprint=key)
 
 
 def _batches(path: Path, column: str, lang: str | None) -> Iterator[pyarrow.RecordBatch]:

@@ -19,6 +19,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling
 
+from hf_xalign.data.encoding import first_position
 from hf_xalign.modeling.features import FrozenStates
 from hf_xalign.modeling.freezing import replaced_forwards, started_after
 from hf_xalign.modeling.word_vectors import select_layers
@@ -26,21 +27,10 @@ from hf_xalign.modeling.xalign.config import base_of, modules_of
 from hf_xalign.modeling.xalign.top import TopLayer
 from hf_xalign.modeling.xalign.tuner import backbone_of
 
-# Families whose packed states are tested to equal their padded states: first position of a sentence, where None stands
-# for the padding id + 1. MPNet, DeBERTa and T5 never call a registered attention function; they stay padded.
-FIRST_POSITIONS: dict[str, int | None] = {
-    "albert": 0,
-    "bert": 0,
-    "camembert": None,
-    "distilbert": 0,
-    "electra": 0,
-    "eurobert": 0,
-    "gte": 0,
-    "jina_embeddings_v3": 0,
-    "modernbert": 0,
-    "roberta": None,
-    "xlm-roberta": None,
-}
+# Families whose packed states are tested to equal their padded states. MPNet, DeBERTa and T5 never call a registered
+# attention function; they stay padded.
+PACKED = {"albert", "bert", "camembert", "distilbert", "electra", "eurobert", "gte", "jina_embeddings_v3"}
+PACKED |= {"modernbert", "roberta", "xlm-roberta"}
 # Not a name with "sdpa" or "flash" in it, which transformers would give a mask of its own.
 _ATTENTION = "xalign_packed"
 
@@ -101,7 +91,7 @@ AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
 def can_pack(model: nn.Module) -> bool:
     """Return whether a model's packed states equal its padded ones: a tested family without MAO's module on top."""
     encoder = base_of(model)
-    if not isinstance(encoder, PreTrainedModel) or encoder.config.model_type not in FIRST_POSITIONS:
+    if not isinstance(encoder, PreTrainedModel) or encoder.config.model_type not in PACKED:
         return False
     # Another attention was chosen by the user, and stays.
     if encoder.config._attn_implementation not in ("sdpa", _ATTENTION):
@@ -183,11 +173,8 @@ def _run_packed(
     reruns: bool,
 ) -> BaseModelOutput:
     config, inside, depth = base.config, layout.inside, base.config.num_hidden_layers
-    first = FIRST_POSITIONS[config.model_type]
-    if first is None:
-        first = config.pad_token_id + 1
     # The positions of a padded batch, because a row would count on from sentence to sentence.
-    positions = inside.cumsum(1) - 1 + first
+    positions = inside.cumsum(1) - 1 + first_position(config)
     attention = config._attn_implementation
     config._attn_implementation_internal = _ATTENTION
     try:

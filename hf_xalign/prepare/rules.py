@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
@@ -20,6 +21,7 @@ import xxhash
 from babel.core import get_global
 from babel.localedata import locale_identifiers
 
+from hf_xalign.cache import table_rows
 from hf_xalign.checks import check, check_choice, setting
 from hf_xalign.language_codes import letters_in, likely_language, parse_language, unicode_scripts
 
@@ -27,20 +29,7 @@ if TYPE_CHECKING:
     from lingua import Language, LanguageDetector
 
 # {step: what it removes}. Cheap rules are first, so that expensive ones see fewer pairs.
-STEPS = {
-    "empty": "a side without a letter or a digit",
-    "identical": "two sides that differ only in case and punctuation",
-    "length": "a side of more than max_words words or 20 times as many characters",
-    "ratio": "one side more than max_ratio times as long as the other",
-    "script": "less than min_script of the letters in a script of the side's language",
-    "numbers": "numbers that disagree",
-    "urls": "addresses that disagree",
-    "language": "a side that the language identifier assigns to another language",
-    "test": "a side that is in a test set, or has 13 words in a row from one",
-    "duplicate": "a pair that equals an earlier one",
-    "near_duplicate": "a pair that is nearly equal to an earlier one",
-    "margin": "a margin below min_margin",
-}
+STEPS = dict(table_rows(Path(__file__).with_name("steps.tsv")))
 _CONTROL = regex.compile(r"\p{Cc}+")
 # Soft hyphens, joiners, marks of direction and variation: no reader sees them, so no comparison may either.
 _INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
@@ -233,18 +222,7 @@ _MISTAKEN = {"uk": {"kk"}, "be": {"kk"}}
 _ALIKE = [{"bs", "hr"}, {"da", "nb", "nn", "no"}, {"id", "ms"}]
 # What a language lacks and another one has whose short text the identifier takes for it: letters within words in lower
 # case, for names are foreign anywhere, and words of Hindi and Marathi. At most 0.1% of gettext messages have one.
-_FOREIGN_LETTERS = {
-    **dict.fromkeys(("da", "nb", "nn", "no"), "[äö]"),
-    "sv": "[æø]",
-    "cs": "[äôľĺŕ]",
-    "sk": "[ěřů]",
-    "be": "[ищъїєґђјљњћќѓѕџ]",
-    "bg": "[ыэёґђєіїјљњћќѓѕўџ]",
-    "mk": "[йщъьюяыэёіїєґўђћ]",
-    "ru": "[ґђєіїјљњћќѓѕўџ]|ъ(?![еёюя])",
-    "sr": "[йщъьюяыэёіїєґўѓќѕ]",
-    "uk": "[ыэёъўђјљњћќѓѕџ]",
-}
+_FOREIGN_LETTERS = dict(table_rows(Path(__file__).with_name("foreign_letters.tsv")))
 _FOREIGN_WORDS = {"hi": "आहे|आहेत|आणि|नाही|करा|साठी", "mr": "है|हैं|के|में|और|नहीं|करें|लिए"}
 # Names of variables, markup, options and paths, which are in no language.
 _CODE = regex.compile(

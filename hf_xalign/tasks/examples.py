@@ -49,10 +49,11 @@ _SEVERAL = re.compile(r"\d+(?:,\d+)+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
 _MISSING = frozenset({"-100", "-1", "-", "nan", "NaN"})
-# Header names of tables with one word a row, such as Kaggle's "Sentence #,Word,POS,Tag".
-_SENTENCE_COLUMNS = ("sentence #", "sentence", "sentence_id", "sent_id", "sentence_idx")
-_WORD_COLUMNS = ("word", "token")
-_TAG_COLUMNS = ("tag", "ner_tag", "ner", "label", "pos")
+# Names of the columns of tables with one word a row, such as Kaggle's "Sentence #,Word,POS,Tag".
+_SENTENCE_COLUMNS = ("sentence #", "sentence", "sentence_id", "sent_id", "sentence_idx", "sentence_number")
+_DOCUMENT_COLUMNS = ("doc", "doc_id", "document", "document_id", "file", "filename", "file_name", "article_id")
+_WORD_COLUMNS = ("word", "token", "form")
+_TAG_COLUMNS = ("tag", "ner_tag", "ner", "label", "pos", "pos_tag", "upos", "bio", "iob", "entity", "slot")
 
 
 @dataclass(frozen=True)
@@ -152,12 +153,18 @@ def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
 def read_rows(path: Path) -> Rows:
     """Yield the rows of a file of labelled text, by its suffix and, for TSV and CSV, its first lines."""
     match suffix := files.file_format(path):
-        case ".jsonl" | ".json":
-            return files.TABLES[suffix](path)
-        case ".parquet":
-            with open_parquet(path) as file:
-                classes = _class_names(Features.from_arrow_schema(file.schema_arrow))
-            return ((row, record and _with_names(record, classes)) for row, record in files.read_parquet(path))
+        case ".jsonl" | ".json" | ".parquet":
+            records = files.TABLES[suffix](path)
+            if suffix == ".parquet":
+                with open_parquet(path) as file:
+                    classes = _class_names(Features.from_arrow_schema(file.schema_arrow))
+                records = ((row, record and _with_names(record, classes)) for row, record in records)
+            row, record = next(records, (0, None))
+            records = itertools.chain([(row, record)], records)
+            columns = _word_columns(record or ())
+            if record and columns and columns[0] and isinstance(record[columns[1]], str):
+                return _group_words(path, records, *columns)
+            return records
         case ".tsv" | ".csv" | ".txt":
             rows = [cells for _, cells in itertools.islice(files.read_cells(path), 20) if cells]
             for names in (_FACEBOOK, _MTOP):
@@ -167,8 +174,8 @@ def read_rows(path: Path) -> Rows:
                 names_lower = {*map(str.lower, rows[0] if rows else [])}
                 known = any({*layout.columns.values()} <= names_lower for layout in LAYOUTS.values())
                 return files.read_table(path) if known else _unprefixed(path)
-            if rows and (columns := _word_columns(path, rows[0])):
-                return _group_words(path, *columns)
+            if rows and (columns := _word_columns(rows[0])):
+                return _group_words(path, files.read_table(path), *columns)
             if suffix == ".csv" or not (conll.is_conllu(path) or _is_word_lines(path, rows)):
                 return files.read_table(path)
     if suffix in (".tsv", *WORD_LINES) or "conll" in suffix:  # `.v4_gold_conll`
@@ -191,37 +198,44 @@ def _is_word_lines(path: Path, rows: Sequence[Sequence[str]]) -> bool:
     return parted and all(len(cells) == 2 and " " not in cells[0] + cells[1] for cells in words)
 
 
-def _word_columns(path: Path, header: Sequence[str]) -> tuple[str | None, str, str] | None:
-    """Return the columns of sentences, words and labels, or None if a table does not hold one word a row.
-
-    The column of sentences is None if blank lines part them.
-    """
-    by_name = {cell.strip().lower(): cell for cell in header}
-    kinds = (_SENTENCE_COLUMNS, _WORD_COLUMNS, _TAG_COLUMNS)
-    sentence, word, tag = (next((by_name[name] for name in names if name in by_name), None) for names in kinds)
-    if word is None or tag is None:
+def _word_columns(names: Iterable[str]) -> tuple[list[str], str, str] | None:
+    """Return the columns of documents and sentences, of words and of labels, or None for tables without these two."""
+    by_name = {name.strip().lower(): name for name in names}
+    kinds = (_DOCUMENT_COLUMNS, _SENTENCE_COLUMNS, _WORD_COLUMNS, _TAG_COLUMNS)
+    document, sentence, word, tag = ([by_name[name] for name in kind if name in by_name] for kind in kinds)
+    if not word or not tag:
         return None
-    if sentence is None and all(cells for _, cells in itertools.islice(files.read_cells(path), 200)):
-        fault = f"each row holds one word ({word!r}), but no column says where sentences end"
-        raise InputError(f"{path}: {fault}. Add a column 'sentence', or write blank lines between sentences.")
-    return sentence, word, tag
+    return [*document, *sentence] if sentence else [], word[0], tag[0]
 
 
-def _group_words(path: Path, sentence: str | None, word: str, tag: str) -> Iterator[tuple[int, Cells]]:
-    """Yield the sentences of a table of words; an empty sentence cell continues the sentence before."""
-    first, number, columns = 0, "", Cells()
-    blank_lines = 0
-    for line, row in files.read_table(path):
+def _group_words(path: Path, rows: Rows, places: Sequence[str], word: str, tag: str) -> Iterator[tuple[int, Cells]]:
+    """Yield the sentences of a table of words; an empty cell of `places` continues the sentence before.
+
+    Without `places`, blank lines part sentences.
+    """
+    first, place, columns, blank_lines = 0, tuple[str, ...](), Cells(), 0
+    fault = f"each row holds one word ({word!r}), but no column says where sentences end. Add a column 'sentence', or "
+    fault = "" if places else f"{fault}write blank lines between sentences"
+    seen = set[tuple[str, ...]]()
+    for line, row in rows:
         if row is None:
-            blank_lines += 1
+            blank_lines, fault = blank_lines + 1, ""
             continue
-        named = row[sentence] if sentence else str(blank_lines)
-        if not columns or (named and named != number):
+        cells = ["" if row.get(name) is None else str(row[name]) for name in places] or [str(blank_lines)]
+        here = tuple(cell or before for cell, before in itertools.zip_longest(cells, place, fillvalue=""))
+        if here != place:
             if columns:
                 yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
-            first, number, columns = line, named, {name: [] for name in row}
-        for name, cell in row.items():
-            columns[name].append(cell)
+            first, place, columns = line, here, {name: [] for name in row}
+            if here in seen:
+                fault = f"the sentence {' '.join(here)!r} goes on in row {line}, apart from its other rows. Sort the "
+                fault += "rows by sentence, and give each sentence of the file its own number"
+                break
+            seen.add(here)
+        for name, values in columns.items():
+            values.append(row.get(name))
+    if fault:
+        raise InputError(f"{path}: {fault}.")
     if columns:
         yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
 
@@ -450,7 +464,8 @@ def read_examples(
         kind: `token` for word labels, `sequence` for one label for a text or a pair of texts.
         text_columns: one column of words (default `tokens`), or one or two columns of texts (default `text_a` and
             `text_b`, or `text`).
-        label_column: column of labels; by default `labels` for words, else `upos` (CoNLL-U), and `label` for texts.
+        label_column: column of labels; by default `labels` for words, else `upos` (CoNLL-U), and `label` for texts. In
+            CoNLL-U it may be a key of FEATS or MISC, such as `NE` of `NE=B-PER`.
         label_names: names of labels that are numbers, from 0 on; a Hub dataset with class labels needs none.
         split: split of a Hub dataset or of the text inside the package.
         max_examples: keep only this many examples from the start.
@@ -616,6 +631,8 @@ def _words(
 ) -> Cells:
     column = text_columns[0] if text_columns else "tokens"
     label_column = label_column or "labels"
+    if label_column not in record and "misc" in record:
+        record = {**record, label_column: conll.attribute(record, label_column)}
     words, labels = value_of(record, column, where), value_of(record, label_column, where)
     if isinstance(words, str) and isinstance(labels, str):
         printed = [cell.startswith("[") and cell.endswith("]") for cell in (labels, words)]

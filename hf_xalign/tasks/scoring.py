@@ -7,11 +7,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import regex
 
+from hf_xalign.cache import table_rows
 from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, read_spans
 from hf_xalign.data.words import lower_word
@@ -129,28 +131,14 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
 
 
 # Letters of scripts without blanks between words; each letter with its combining marks is a token.
-_LETTERS = {
-    "zh": r"\p{Han}",
-    "ja": r"[\p{Han}\p{Hiragana}\p{Katakana}ー]",
-    "th": r"\p{Thai}",
-    "lo": r"\p{Lao}",
-    "km": r"\p{Khmer}",
-    "my": r"\p{Myanmar}",
-}
-_ARTICLES = {
-    "en": r"\b(?:a|an|the)\b",
-    "de": r"\b(?:der|die|das|den|dem|des|ein|eine|einen|einem|einer|eines)\b",
-    "es": r"\b(?:el|la|los|las|un|una|unos|unas)\b",
-    "vi": r"\b(?:của|là|cái|chiếc|những)\b",
-    # The article is a prefix, often after another one, so MLQA removes the two letters everywhere.
-    "ar": "ال",
-}
+# The article of Arabic is a prefix, often after another one, so MLQA removes the two letters everywhere.
+_PATTERNS = {code: patterns for code, *patterns in table_rows(Path(__file__).with_name("answers.tsv"))}
 
 
 @cache
 def _expressions(base: str) -> tuple[regex.Pattern[str] | None, regex.Pattern[str] | None]:
     """Return the expressions for a language's articles and one-letter tokens, or None."""
-    articles, letter = _ARTICLES.get(base), _LETTERS.get("zh" if base == "yue" else base)
+    letter, articles = _PATTERNS.get(base, ("", ""))
     return (
         regex.compile(articles) if articles else None,
         # \X also matches the rest of the letter's cluster: vowel signs, tone marks, variation selectors.

@@ -13,6 +13,7 @@ import pytest
 from datasets import Dataset
 
 from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import files
 from hf_xalign.data.readers.files import load_dictionary
 from hf_xalign.data.sides import faults_of_sides
@@ -474,6 +475,61 @@ def test_a_name_that_says_the_other_order_is_told(tmp_path, caplog):
 def test_splits_of_a_dictionary_are_told(tmp_path, caplog):
     path = source_of({"a.csv": "en,lt,split\ndog,šuo,train\ncat,katė,test\n"}, tmp_path)
     assert len(load_dictionary(path, "lt")) == 2 and "the entries of all splits are read" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    {
+        "a.csv": "source,target\nšuo,dog\nkatė,cat\n",
+        "b.csv": "target,source\ndog,šuo\ncat,katė\n",
+        "c.tsv": "src\ttgt\nšuo\tdog\nkatė\tcat\n",
+        "d.jsonl": '{"source": "šuo", "target": "dog"}\n{"source": "katė", "target": "cat"}\n',
+        "e.csv": "lt,en\nšuo,dog\nkatė,cat\n",
+        "en-lt.csv": "source,target\ndog,šuo\ncat,katė\n",
+        "f.tsv": "word\ttranslation\ndog\tšuo\ncat\tkatė\n",
+    }.items(),
+)
+def test_the_header_of_a_dictionary_says_which_word_is_which(name, text, tmp_path, caplog):
+    assert load_dictionary(source_of({name: text}, tmp_path), "lt") == [("dog", "šuo"), ("cat", "katė")]
+    assert (" is read as en. " in caplog.text) == ("en" not in text.split("\n")[0])
+
+
+def test_verses_are_joined_by_book_chapter_and_verse(tmp_path, caplog):
+    rows = ((1, 1, "Am Anfang"), (1, 3, "Es werde Licht"), (2, 1, "So wurden vollendet"))
+    german = "".join(f"Gen,{chapter},{verse},{text}\n" for chapter, verse, text in rows)
+    english = [{"Book": "Gen", "Chapter": 1, "Verse": verse, "Text": text} for verse, text in enumerate("abc", 1)]
+    files = {"a.csv": f"b,c,v,t\n{german}", "a.jsonl": "".join(f"{json.dumps(row)}\n" for row in english)}
+    pairs = load_parallel(f"de={source_of(files, tmp_path)}")
+    assert list(zip(pairs["source"], pairs["target"])) == [("Am Anfang", "a"), ("Es werde Licht", "c")]
+    assert "2 ids occur in one file only" in caplog.text
+
+
+@pytest.mark.parametrize("refs", [{"refA": "b", "gpt": "x"}, {"refA": {"ref": "b", "id": 1}}, [{"text": "b"}]])
+def test_references_in_objects(refs, tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"src": "a", "refs": refs}))
+    assert load_parallel(f"de={tmp_path / 'a.jsonl'}")["target"][:] == ["b"]
+    assert load_parallel([{"src": "a", "refs": refs}], source_lang="de")["target"][:] == ["b"]
+
+
+def test_a_segment_is_one_line(tmp_path):
+    units = UNIT.format("ein\n  Haus", "", "a<ph/>\nhouse")
+    path = source_of({"a.tmx": f"<tmx><header/><body>{units}</body></tmx>"}, tmp_path)
+    assert load_parallel(f"de={path}").to_list()[0].items() >= {"source": "ein Haus", "target": "a house"}.items()
+
+
+def test_what_a_reader_says_is_said_again_from_the_cache(tmp_path, caplog):
+    units = UNIT.format("a", "", "b") + UNIT.format("c", UNIT.format("d", "", "e"), "f")
+    for name in ("a.tmx", "a.tmx", "b.tmx"):
+        path = source_of({name: f"<tmx><header/><body>{units}</body></tmx>"}, tmp_path)
+        load_parallel(f"de={path}")
+        assert caplog.text.count(f"{name}: 2 units inside one another are left out") == 1
+        caplog.clear()
+    rows = '{"text": "Es regnet.", "lang": "de"}\n{"text": "It rains.", "lang": "en"}\n'
+    (tmp_path / "a.jsonl").write_text(rows)
+    for _ in range(2):
+        load_monolingual(tmp_path / "a.jsonl", lang="de")
+        assert "rows in other languages than de are left out: 1 in en" in caplog.text
+        caplog.clear()
 
 
 def test_a_unit_inside_a_unit_is_left_out(tmp_path, caplog):

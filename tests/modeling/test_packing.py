@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from hf_xalign.modeling.checkpoint import load_trainable
-from hf_xalign.modeling.packing import FIRST_POSITIONS, can_pack, encode_batch, packed_forward
+from hf_xalign.modeling.packing import PACKED, can_pack, encode_batch, packed_forward
 
 # Longer than the window of 8 that ModernBERT gets here, shorter, and a sentence of one token.
 LENGTHS = (37, 5, 21, 1)
@@ -43,7 +43,7 @@ def encoded(model, packed):
     return real.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-FAMILIES = [name for name, config in (CONFIGS | NEWER).items() if config().model_type in FIRST_POSITIONS]
+FAMILIES = [name for name, config in (CONFIGS | NEWER).items() if config().model_type in PACKED]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -678,3 +678,48 @@ def test_a_name_of_an_annotator_is_no_label(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("Anna B-PER eva\nkommt O eva\n\nBerlin B-LOC tom\nruft O tom\n")
     assert read_examples(f"de={path}", "token").rows["labels"][:] == [["B-PER", "O"], ["B-LOC", "O"]]
+
+
+TAGGED = "1\tMačka\tNOUN\t{0}\n2\tspí\tVERB\t{1}\n\n1\tPrší\tVERB\t{2}\n2\t!\tPUNCT\t{2}\n"
+TAGS_OF_TWO = [["NOUN", "VERB"], ["VERB", "PUNCT"]]
+
+
+def test_parts_of_speech_are_not_the_name_of_their_annotator(tmp_path, caplog):
+    path = tmp_path / "a.conll"
+    path.write_text(TAGGED.format("jana", "jana", "peter"))
+    assert read(path, language="sk").rows["labels"][:] == TAGS_OF_TWO
+    path.write_text("\n".join(line[2:] for line in TAGGED.format("jana", "jana", "peter").split("\n")))
+    assert read(path, language="sk").rows["labels"][:] == TAGS_OF_TWO
+    path.write_text(TAGGED.format("jana", "peter", "peter"))  # they took turns, which no column shows
+    assert read(path, language="sk", label_column="3").rows["labels"][:] == TAGS_OF_TWO
+    assert "its last column, read as labels, holds only jana, peter" in caplog.text
+
+
+WORD_ROWS = [("d1", 0, "Anna", "B-per"), ("d1", 0, "lacht", "O"), ("d2", 0, "Er", "O"), ("d2", 0, "geht", "O")]
+
+
+def test_a_word_a_row_in_every_table(tmp_path):
+    table = pandas.DataFrame(WORD_ROWS, columns=["doc_id", "sentence_id", "token", "ner"])
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    table.to_parquet(tmp_path / "a.parquet")
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        found = read(tmp_path / name)
+        assert columns(found, "tokens", "labels") == [
+            [["Anna", "lacht"], ["Er", "geht"]],
+            [["B-per", "O"], ["O", "O"]],
+        ]
+    table.iloc[[0, 2, 1, 3]].to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(InputError, match="the sentence 'd1 0' goes on in row 4, apart from its other rows"):
+        read(tmp_path / "a.csv")
+
+
+def test_names_in_the_column_misc(tmp_path):
+    word = "{0}\t{1}\t_\tX\t_\tCase=Nom\t0\troot\t_\t{2}\n".format
+    path = tmp_path / "a.conllu"
+    path.write_text(word(1, "Anna", "NE=B-PER|SpaceAfter=No") + word(2, "lacht", "_"))
+    assert read(path).rows["labels"][:] == [["X", "X"]]
+    assert read(path, label_column="NE").rows["labels"][:] == [["B-PER", "O"]]
+    assert read(path, label_column="case").rows["labels"][:] == [["Nom", "Nom"]]
+    with pytest.raises(InputError, match="no word has a label"):
+        read(path, label_column="NER")

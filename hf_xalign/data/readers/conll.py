@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hf_xalign.data.readers.files import FORMATS, Cells, Record, file_format, read_lines, split_cells
-from hf_xalign.data.span_labels import OUTSIDE, span_parts
+from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, span_parts
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,7 @@ _COMMENT = re.compile(r"#\s*(?P<key>intent|text|sent_id)\s*[:=]\s*(?P<value>.*\S
 _KEY = re.compile(r"#\s*\w[^=]* = ")
 _TAGGED = [re.compile(rf".+{mark}[^{mark}]+") for mark in ("/", "_", r"\|")]  # a word and its tag in one cell
 _LONGEST = 500  # words of a file of one sentence
+_FEW = 3  # values of a column that may name annotators
 WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
 
 
@@ -129,16 +130,13 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     if span_parts({cells[0] for cells in words}) and not span_parts(last):
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
     numbered = _are_numbered(sentences)
-    # A name of an annotator stands at each word of a sentence.
-    annotated = bool(last) and not span_parts(last) and OUTSIDE not in last
-    annotated &= all(len({cells[-1] for _, _, cells in rows}) < 2 for rows in sentences)
-    label_column = _label_column(words, 3 if numbered else 2) if numbered or annotated else None
     # Names of documents stand before the words in OntoNotes, in the first of many columns.
     firsts = [[cells[0] for _, _, cells in rows] for rows in sentences if len(rows) > 1]
     named_after = any(len(names) > 9 or len(words[0]) > 3 for names in firsts)
     named_after &= all(len(set(names)) == 1 for names in firsts)
     # Labels are fewer than words, so they stand first here.
     named_after |= len(words) > 100 and not numbered and len({cells[0] for cells in words}) * 2 < len(last)
+    label_column = _label_column(path, sentences, words, 3 if numbered else 2) if words and not named_after else None
     for rows, block in zip(sentences, blocks, strict=True):
         if not rows:
             continue
@@ -159,12 +157,30 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         yield first, named | _comments(block) | columns
 
 
-def _label_column(words: Sequence[Sequence[str]], first: int) -> int | None:
-    """Return the first column, from `first` on, that labels spans, or None."""
-    # An annotator or an inner span may follow it (UNER, GermEval), an intent may precede it (xSID).
-    for column in range(first, min(map(len, words)) + 1):
-        if span_parts({cells[column - 1] for cells in words}):
-            return column
+def _label_column(
+    path: str | Path, sentences: Sequence[Sequence[_Line]], words: Sequence[Sequence[str]], first: int
+) -> int | None:
+    """Return the column of the labels, `first` or one after it; None for the last one."""
+    values = {column: {cells[column - 1] for cells in words} for column in range(first, min(map(len, words)) + 1)}
+    last = values.popitem()[1] if values else set()
+    is_label = OUTSIDE in last or bool(span_parts(last))
+    # A name of an annotator stands at each word of a sentence.
+    annotated = not is_label and any(len(rows) > 1 for rows in sentences)
+    annotated &= all(len({cells[-1] for _, _, cells in rows}) < 2 for rows in sentences)
+    # An annotator or an inner span may follow the labels (UNER, GermEval), an intent may precede them (xSID).
+    spans = next(filter(lambda column: span_parts(values[column]), values), None) if first > 2 or annotated else None
+    varied = {column: len(found) for column, found in values.items() if len(found) > len(last)}
+    if spans or is_label or not varied:
+        return spans
+    # Tags are fewer than lemmas.
+    column, names = min(varied, key=varied.__getitem__), ", ".join(sorted(last)[:_FEW])
+    if annotated:
+        logger.info("%s: column %s has the labels; in the last, all words of a sentence have %s", path, column, names)
+        return column
+    # Names have small letters, unlike most tags.
+    if len(last) <= _FEW and all(name[0].isalpha() and not name.isupper() for name in last if name):
+        advice = f"If they name annotators, give label_column (--label_column {column})"
+        logger.warning("%s: its last column, read as labels, holds only %s. %s", path, names, advice)
     return None
 
 
@@ -186,6 +202,15 @@ def _word_test(lines: Sequence[_Line]) -> Callable[[_Line], bool]:
         return cells[-1] in labels or ("\t" in text and " " not in cells[0])
 
     return test
+
+
+def attribute(sentence: Record, key: str) -> list[str]:
+    """Return what MISC or FEATS of each word of CoNLL-U say under a key, such as `NE`; `_` where they say nothing."""
+    values = []
+    for cells in zip(sentence["misc"], sentence["feats"], strict=True):
+        parts = (part.partition("=") for part in "|".join(cells).split("|"))
+        values.append(next((value for name, _, value in parts if name.lower() == key.lower()), UNLABELLED))
+    return values
 
 
 def join_words(sentence: Record) -> str:

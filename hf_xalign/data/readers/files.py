@@ -323,10 +323,11 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
     """Read (target word, source word) entries in MUSE's format: one on each line, English (the pivot) first.
 
     A tab or a blank separates the two words, in CSV a comma or semicolon; next to tabs, words may contain blanks
-    (Vietnamese). A header may name the languages in another order, among other columns; so may the names in JSON,
-    JSON Lines and Parquet. A JSON object may have words for its names, with a translation or a list of them each.
-    Elsewhere several translations of a word are several lines. Text is NFC-normalized; empty lines, and comments (#)
-    at the start, are skipped. A file that is named after other languages, or both in the other order, gives a warning.
+    (Vietnamese). A header may name the languages, or `source` and `target` (the pivot), in another order and among
+    other columns; so may the names in JSON, JSON Lines and Parquet. A JSON object may have words for its names, with a
+    translation or a list of them each. Elsewhere several translations of a word are several lines. Text is
+    NFC-normalized; empty lines, and comments (#) at the start, are skipped. A file that is named after other
+    languages, or both in the other order, gives a warning.
     """
     path = Path(path)
     forms.warn_of_name(path.name, source_lang, target_lang)
@@ -341,8 +342,14 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
             continue
         may_be_header = not (header or entries or any(map(str.isdecimal, fields)))
         if may_be_header and (pair := forms.find_columns(tuple(fields), source_lang, target_lang)):
-            # `word` and `translation` name no language.
-            names = [pair.target, pair.source] if pair.by_language else sorted(pair[:2], key=fields.index)
+            names = [pair.target, pair.source]
+            if not pair.by_language:
+                # `word` and `translation` name no language. The file's name may say that `source` is the pivot.
+                if not pair.directed or pair.source.casefold() in forms.TEXT:
+                    names.sort(key=fields.index)
+                elif forms.names_pivot_first(path.name, source_lang, target_lang):
+                    names.reverse()
+                logger.warning("%s: %r is read as %s. If it is not, name it by a code", path, names[0], target_lang)
             header = {name: fields.index(name) for name in names}
             if forms.split_column(fields):
                 logger.warning("%s: the entries of all splits are read. Write each split to a file of its own", path)

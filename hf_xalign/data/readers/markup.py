@@ -70,7 +70,7 @@ _BEFORE, _AFTER = r"[\p{L}\p{M}\p{N}\p{Pe}\p{Pf}.,;:!?…।؟،؛]", r"[\p{L}\p
 # Markup of a hot key, of an index, or inside a word.
 _INSIDE_WORD = regex.compile(r"\x01+(\w)\x02+|(?<=[\w\p{M}])\x01+([\w\p{M}]+)\x02+(?=\w)")
 _PARTING = regex.compile(
-    rf"(?<={_BEFORE})(?<!{_UNSPACED})[\x01-\x03]+(?={_AFTER})(?!{_UNSPACED})|\s*[\x01-\x04]*\x04[\x01-\x04\s]*"
+    rf"(?<={_BEFORE})(?<!{_UNSPACED})[\x01-\x03]+(?={_AFTER})(?!{_UNSPACED})|\s*[\x01-\x04]*[\x04\r\n][\x01-\x04\s]*"
 )
 _MARKUP = regex.compile(r"[\x01-\x03]")
 

@@ -88,7 +88,7 @@ class Columns:
         named = self.source_lang or (None if "source_lang" in languages else pair.language)
         source_lang = check_row_language(languages.get("source_lang"), "source_lang", named, where)
         target_lang = check_row_language(languages.get("target_lang"), "target_lang", self.target_lang, where)
-        sides = [flat[column] for column in columns]
+        sides = [_texts_in(flat[column]) for column in columns]
         lengths = [len(side) for side in sides if isinstance(side, list)]
         rows: Iterable[Sequence[Any]] = [sides]
         if lengths:
@@ -203,6 +203,16 @@ def _clean_side(value: Any, column: str, where: str) -> str:
     """Return a text NFC-normalized and stripped; null and the marks of an empty side become ""."""
     text = "" if value is None else clean_text(files.text_of(value, column, where)).strip()
     return "" if text in forms.EMPTY else text.replace(forms.JOINT, " ")
+
+
+def _texts_in(value: Any) -> Any:
+    """Return the texts of a side that stands in objects: one, or a list as in WMT's `{"refA": {"ref": ...}}`."""
+    if isinstance(value, Mapping):
+        # Texts of systems or numbers may stand next to references.
+        names = [name for name in value if name.lower().startswith("ref") or name.lower() in forms.TEXT]
+        found = [value[name] for name in names or value]
+        return _texts_in(found[0] if len(found) == 1 else found)
+    return list(map(_texts_in, value)) if isinstance(value, list) else value
 
 
 def read_file(path: Path, columns: Columns) -> files.Rows:
@@ -380,5 +390,7 @@ def _sentences(path: Path, lang: str | None, split: str) -> Iterable[tuple[Any, 
         if len(names) != 1:
             raise InputError(f"{path}, row {row}: not one column of text; the columns are: {', '.join(record)}.")
         key = next((record[name] for name in record if name.casefold() in forms.IDS), None)
+        if place := forms.place_columns(tuple(record)):
+            key = tuple(str(record[name]) for name in place)
         sentences.append((key, files.text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))
     return sentences

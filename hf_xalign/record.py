@@ -78,7 +78,7 @@ def start_record(
         links: statistics of the links by language pair.
         linked_by: what linked the training data.
         objective: the objective as a formula in plain text.
-        paper: `title`, `id` (arXiv or ACL Anthology) and `bibtex` of the method's paper, see [`cite`].
+        paper: `title`, `id` (arXiv or ACL Anthology) and `bibtex` of the method's paper.
         license: licence identifier of the resulting model; by default that of a local base model's card or config.
         argv: the command line; `sys.argv` by default.
     """
@@ -121,15 +121,6 @@ def base_entry(name: str) -> dict[str, str | None]:
     builtin = find_builtin(name)
     name = builtin.name if builtin else name
     return {"name": name, "hub_id": builtin.hub_id if builtin and builtin.on_hub else hub_id(name)}
-
-
-def cite(title: str, identifier: str, key: str, authors: str, venue: str, year: int) -> dict[str, str]:
-    """Return the record's `paper`; `title`, `authors` and `venue` are BibTeX."""
-    entry_type, venue_field = ("article", "journal") if venue.startswith("arXiv") else ("inproceedings", "booktitle")
-    fields = {"title": title, "author": authors, venue_field: venue, "year": year}
-    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
-    plain = title.replace("{", "").replace("}", "")
-    return {"title": plain, "id": identifier, "bibtex": f"@{entry_type}{{{key},\n{lines}\n}}"}
 
 
 @contextmanager

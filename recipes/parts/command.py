@@ -8,11 +8,14 @@ import os
 import sys
 from collections.abc import Callable
 
-from hf_xalign.cache import held
+from hf_xalign.cache import disk_errors, held
 from hf_xalign.environment import is_first_process
-from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
+from hf_xalign.errors import InputError, NonFiniteLossError
 
 logger = logging.getLogger(__name__)
+
+# What helps against a full disk. A cache or a checkpoint that was being written is made again.
+_MAKE_ROOM = "make room, or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again"
 
 
 def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> None:
@@ -22,28 +25,19 @@ def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> Non
 
 
 def status(main: Callable[[], None], when_interrupted: str | None = None) -> int:
-    """Run a recipe's `main` and return the exit status; print one line on bad input (2), a full disk or Ctrl-C."""
+    """Run a recipe's `main` and return the exit status; print one line on bad input, a full disk or Ctrl-C."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     first = is_first_process()
     logging.getLogger("hf_xalign").setLevel(logging.INFO if first else logging.ERROR)
     try:
-        main()
+        with disk_errors(None, _MAKE_ROOM):
+            main()
         _leave_processes()
         return 0
     except (InputError, NonFiniteLossError) as error:
         if isinstance(error, InputError) and os.environ.get("HF_XALIGN_DEBUG"):  # by `hf-xalign --debug train`
             raise
         code, message = 2 if isinstance(error, InputError) else 1, f"error: {error}"
-    except Exception as error:
-        cause = find_disk_full(error)
-        if cause is None:
-            raise
-        place, reason = getattr(cause, "filename", None), getattr(cause, "strerror", None)
-        code = 1
-        message = (
-            f"error: {place or 'the disk'}: {reason or cause}: partial files are ignored; make room, "
-            "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again"
-        )
     except KeyboardInterrupt:
         # One process speaks: the others know of no checkpoint.
         code, message = 130, f"interrupted; {when_interrupted or _how_to_resume()}" if first else ""

@@ -247,9 +247,9 @@ def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):
 
     with pytest.raises(SystemExit) as stop:
         run(full)
-    assert stop.value.code == 1
+    assert stop.value.code == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert line.startswith("error: some/file: No space left") and "HF_XALIGN_CACHE" in line
+    assert line.startswith("error: some/file: cannot be written (No space left") and "HF_XALIGN_CACHE" in line
     with pytest.raises(ValueError, match="something else"):
         run(broken)
 

@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1540, 17),
     "metrics": (488, 2),
     "model_cards": (543, 0),
-    "modeling": (4649, 67),
+    "modeling": (4626, 67),
     "objectives": (1224, 8),
     "prepare": (914, 3),
     "recipes": (2454, 26),

@@ -36,6 +36,13 @@ from hf_xalign.pretrained import nonfinite
 
 # sentence-transformers reads from it where to truncate.
 LENGTH_FILE = "sentence_bert_config.json"
+# By it the Hub knows what loads the folder. A card with scores is that of the run.
+_CARD = """---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags: [sentence-transformers, hf_xalign]
+---
+"""
 
 
 def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -116,7 +123,7 @@ def _finish(
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
     settings = _settings(config, tokenizer, pooling)
-    (folder / "README.md").write_text(_readme(folder, settings, pooling), encoding="utf-8")
+    (folder / "README.md").write_text(_CARD, encoding="utf-8")
     for name, value in settings.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -150,36 +157,6 @@ def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pool
             "similarity_fn_name": "cosine",
         },
     }
-
-
-def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
-    onnx, prompt = (folder / "onnx").is_dir(), settings[SENTENCE_CONFIG]["prompts"].get("default", "")
-    backend = ', backend="onnx"' if onnx else ""
-    pooled = {"mean": "the mean of all tokens", "cls": "the first token's", "last": "the last token's"}[pooling]
-    lines = [
-        "---",
-        "library_name: sentence-transformers",
-        "pipeline_tag: sentence-similarity",
-        "tags: [sentence-transformers, hf_xalign]",
-        "---",
-        "",
-        "# Sentence encoder",
-        "",
-        "An encoder whose languages were aligned by hf_xalign, exported for sentence-transformers:",
-        "",
-        "```python",
-        "from sentence_transformers import SentenceTransformer",
-        "",
-        f'model = SentenceTransformer("FOLDER"{backend})  # this folder',
-        'vectors = model.encode(["a sentence", "another"])  # normalized: products are cosines',
-        "```",
-        "",
-        f"A sentence vector is {pooled}, divided by its length. "
-        f"At most {settings[LENGTH_FILE]['max_seq_length']} tokens of a sentence are read.",
-    ]
-    if prompt:
-        lines += ["", f"`encode` puts the prompt `{prompt}` before every sentence, unless another one is given."]
-    return "\n".join(lines) + "\n"
 
 
 def read_length(config: PreTrainedConfig) -> dict[str, int]:

@@ -76,7 +76,6 @@ def test_an_export_says_its_prompt_as_sentence_transformers_does(tmp_path):
     assert prompt_of(AutoTokenizer.from_pretrained(folder)) == "" and prompt_of(tokenizer) == "file: "
     # The library's commands read it there, so that the export has the scores of its model.
     assert prompt_of(load_tokenizer(folder)) == "file: "
-    assert "`file: `" in (folder / "README.md").read_text()
 
 
 def test_prompts_that_a_tokenizer_cannot_keep():

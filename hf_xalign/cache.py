@@ -48,21 +48,6 @@ def table_rows(path: Path) -> list[list[str]]:
     return [line.split("\t") for line in path.read_text("utf-8").splitlines()[1:]]
 
 
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock, so that only one process writes there at a time; log a message if it has to wait."""
-    lock = FileLock(folder / "lock")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        logger.info("%s: another process is writing this cache; waiting for it", folder)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def check_regular(path: str | os.PathLike) -> None:
     """Refuse a folder, a pipe or a device, which may never end when it is read; a missing file passes."""
     if os.path.isdir(path):

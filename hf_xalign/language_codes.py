@@ -87,13 +87,7 @@ def likely_language(code: str) -> Language:
 
 
 # Codes of ISO 15924 for writing systems that mix scripts, or that have another name in Unicode.
-_SCRIPTS = {
-    "Aran": ["Arab"],
-    "Hans": ["Hani"],
-    "Hant": ["Hani"],
-    "Jpan": ["Hani", "Hira", "Kana"],
-    "Kore": ["Hang", "Hani"],
-}
+_SCRIPTS = {code: names.split() for code, names in table_rows(Path(__file__).with_name("scripts.tsv"))}
 
 
 @cache

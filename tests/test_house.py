@@ -24,9 +24,9 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1538, 20),
-    "core": (2779, 54),
-    "data": (7037, 127),
+    "cli": (1522, 20),
+    "core": (2765, 54),
+    "data": (7077, 127),
     "evaluation": (1952, 17),
     "explore": (291, 3),
     "hub": (343, 9),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
-    "tasks": (2778, 51),
+    "tasks": (2766, 51),
     "trainers": (6713, 80),
 }
 

@@ -38,6 +38,7 @@ Recipes read the folder. Run the same command again to resume a killed run. The 
 
 _OF_TEXT = ("max_pairs", "source_column", "target_column", "dataset_revision", "on_empty", "format", "output", "gold")
 _OF_SHARDS = ("shards", "workers", "ray")
+_CLEARLY = 0.1  # lower error rate of turned links that tells their direction
 _SAMPLE, _SHARE, _SHORTEST = 1000, 0.1, 4  # texts to check, share without a space to warn of, their least letters
 
 
@@ -176,6 +177,10 @@ def _score(linked: Dataset, path: str) -> str:
     sides = (map(len, linked[f"{side}_words"][:]) for side in ("source", "target"))
     gold = read_gold(path, list(zip(*sides)))
     scores = alignment_error_rate(linked["links"][: len(gold.sure)], gold.sure, gold.possible)
+    turned = [[(j, i) for i, j in links] for links in linked["links"][: len(gold.sure)]]
+    other = alignment_error_rate(turned, gold.sure, gold.possible)["alignment_error_rate"]
+    if other + _CLEARLY < scores["alignment_error_rate"]:
+        logger.warning("%s: turned, its links have an AER of %.1f%%. Write the source's word first", path, 100 * other)
     pairs = f"{len(gold.sure):,} of {len(linked):,} sentence pairs"
     possible = sum(map(len, gold.possible))
     return (

@@ -61,6 +61,7 @@ LANGUAGES = {side: _NAMES[side] + _NAMES[f"doubtful_{side}"] for side in ("sourc
 # These count only if all that a row has hold codes.
 DOUBTFUL_LANGUAGES = {*_NAMES["doubtful_source_lang"], *_NAMES["doubtful_target_lang"]}
 DIRECTIONS, IDS = _NAMES["direction"], _NAMES["id"]  # `en-de_DE` in WMT24++; what joins two files
+JUDGED = _NAMES["judged"]  # scores or classes of pairs that may be no translations
 SPLITS = frozenset({"train", "validation", "dev", "val", "valid", "test"})  # no languages, as names of parts of a set
 # Columns of a row's language, which is that of the source unless it is the pivot.
 OF_ROW = _NAMES["row_language"]
@@ -134,6 +135,14 @@ def place_columns(names: Sequence[str]) -> list[str]:
     kinds = (_NAMES["book"], _NAMES["chapter"], _NAMES["verse"])
     found = [next((name for name in names if name.casefold() in kind), "") for kind in kinds]
     return found if all(found) else []
+
+
+def word_columns(names: Iterable[str]) -> tuple[list[str], str, str] | None:
+    """Return the columns of places, words and labels of a table with one word a row, or None for another one."""
+    by_name = {name.strip(" #").lower(): name for name in names}
+    kinds = (_NAMES[kind] for kind in ("document_of_word", "sentence_of_word", "word", "tag"))
+    document, sentence, word, tag = ([by_name[name] for name in kind if name in by_name] for kind in kinds)
+    return ([*document, *sentence] if sentence else [], word[0], tag[0]) if word and tag else None
 
 
 def split_column(names: Iterable[str]) -> str | None:

@@ -55,7 +55,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 22
+_READING = 23
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
@@ -622,7 +622,7 @@ def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[
         if not said and (pair_columns := columns.locate(record)[1]):
             said = True
             if pair_columns[:2] not in plain:
-                columns.announce(pair_columns, name)
+                columns.announce(pair_columns, name, record)
         if row == 1 and "links" in record:
             logger.warning("%s: links are not read, because they need a Parquet file with both columns of words", name)
         where = f"{name}, row {row}"

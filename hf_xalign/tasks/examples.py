@@ -49,11 +49,7 @@ _SEVERAL = re.compile(r"\d+(?:,\d+)+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
 _MISSING = frozenset({"-100", "-1", "-", "nan", "NaN"})
-# Names of the columns of tables with one word a row, such as Kaggle's "Sentence #,Word,POS,Tag".
-_SENTENCE_COLUMNS = ("sentence #", "sentence", "sentence_id", "sent_id", "sentence_idx", "sentence_number")
-_DOCUMENT_COLUMNS = ("doc", "doc_id", "document", "document_id", "file", "filename", "file_name", "article_id")
-_WORD_COLUMNS = ("word", "token", "form")
-_TAG_COLUMNS = ("tag", "ner_tag", "ner", "label", "pos", "pos_tag", "upos", "bio", "iob", "entity", "slot")
+_SCORE = re.compile(r"-?\d+\.\d+")  # of a pair of texts, and no class
 
 
 @dataclass(frozen=True)
@@ -161,7 +157,7 @@ def read_rows(path: Path) -> Rows:
                 records = ((row, record and _with_names(record, classes)) for row, record in records)
             row, record = next(records, (0, None))
             records = itertools.chain([(row, record)], records)
-            columns = _word_columns(record or ())
+            columns = forms.word_columns(record or ())
             if record and columns and columns[0] and isinstance(record[columns[1]], str):
                 return _group_words(path, records, *columns)
             return records
@@ -174,7 +170,7 @@ def read_rows(path: Path) -> Rows:
                 names_lower = {*map(str.lower, rows[0] if rows else [])}
                 known = any({*layout.columns.values()} <= names_lower for layout in LAYOUTS.values())
                 return files.read_table(path) if known else _unprefixed(path)
-            if rows and (columns := _word_columns(rows[0])):
+            if rows and (columns := forms.word_columns(rows[0])):
                 return _group_words(path, files.read_table(path), *columns)
             if suffix == ".csv" or not (conll.is_conllu(path) or _is_word_lines(path, rows)):
                 return files.read_table(path)
@@ -196,16 +192,6 @@ def _is_word_lines(path: Path, rows: Sequence[Sequence[str]]) -> bool:
     # Tables have no blank lines and words no blanks inside.
     parted = not all(cells for _, cells in itertools.islice(files.read_cells(path), 200))
     return parted and all(len(cells) == 2 and " " not in cells[0] + cells[1] for cells in words)
-
-
-def _word_columns(names: Iterable[str]) -> tuple[list[str], str, str] | None:
-    """Return the columns of documents and sentences, of words and of labels, or None for tables without these two."""
-    by_name = {name.strip().lower(): name for name in names}
-    kinds = (_DOCUMENT_COLUMNS, _SENTENCE_COLUMNS, _WORD_COLUMNS, _TAG_COLUMNS)
-    document, sentence, word, tag = ([by_name[name] for name in kind if name in by_name] for kind in kinds)
-    if not word or not tag:
-        return None
-    return [*document, *sentence] if sentence else [], word[0], tag[0]
 
 
 def _group_words(path: Path, rows: Rows, places: Sequence[str], word: str, tag: str) -> Iterator[tuple[int, Cells]]:
@@ -677,6 +663,8 @@ def _texts(
     value = value_of(record, label_column, where)
     if isinstance(value, str) and _SEVERAL.fullmatch(value) and value not in classes:
         raise InputError(f"{where}: the label {value!r} joins several classes. Write one class a text.")
+    if isinstance(value, str) and _SCORE.fullmatch(value) and value not in classes:
+        value = float(value)  # refused, as in JSON
     return {**row, "label": label_of(value, label_column, where, UNLABELLED, classes)}
 
 

@@ -504,6 +504,12 @@ def test_verses_are_joined_by_book_chapter_and_verse(tmp_path, caplog):
     assert "2 ids occur in one file only" in caplog.text
 
 
+def test_pairs_that_are_rated_are_told(tmp_path, caplog):
+    for name, text in (("a.tsv", "sentence1\tsentence2\tlabel\nTalo\tA car\t0\n"), ("b.tsv", "a\tb\nTalo\tA car\n")):
+        load_parallel(f"fi={source_of({name: text}, tmp_path)}")
+    assert caplog.text.count("which sentences differ") == caplog.text.count("if 'label' rates the pairs") == 1
+
+
 @pytest.mark.parametrize("refs", [{"refA": "b", "gpt": "x"}, {"refA": {"ref": "b", "id": 1}}, [{"text": "b"}]])
 def test_references_in_objects(refs, tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"src": "a", "refs": refs}))

@@ -66,6 +66,17 @@ def test_the_command_scores_the_first_pairs(tmp_path, capsys):
     assert "--gold is an option for one text" in capsys.readouterr().err
 
 
+def test_gold_from_target_to_source_is_told(tmp_path, caplog):
+    (tmp_path / "pairs.tsv").write_text("de\ten\na b c\tz x y\n")
+    (tmp_path / "dictionary").write_text("x a\ny b\nz c\n")
+    aligner = f"dictionary:{tmp_path / 'dictionary'}"
+    for gold, told in (("0-1 1-2 2-0", False), ("1-0 2-1 0-2", True)):
+        (tmp_path / "gold").write_text(gold)
+        words = ["align-words", f"de={tmp_path}/pairs.tsv", "--aligner", aligner, "--gold", str(tmp_path / "gold")]
+        assert main(words) == 0
+        assert ("turned, its links have an AER of 0.0%" in caplog.text) == told
+
+
 def test_links_to_train_on_that_are_turned_or_scored_are_refused(tmp_path):
     path, rows = tmp_path / "links", [(f"x {n} y", f"{n} a b") for n in range(20)]
     path.write_text("0-1 1-0\n" * 19 + "0-1\n")  # the number is linked in 19 rows, the other way round in all

@@ -723,3 +723,45 @@ def test_names_in_the_column_misc(tmp_path):
     assert read(path, label_column="case").rows["labels"][:] == [["Nom", "Nom"]]
     with pytest.raises(InputError, match="no word has a label"):
         read(path, label_column="NER")
+
+
+# Name of the form: its first lines, and the line of a word.
+WORD_LINES = {
+    "lemmas last": ("", "{0}\t{1}\t{0}\n"),
+    "numbers first, lemmas last": ("", "{n}\t{0}\t{1}\t{0}\n"),
+    "contractions": ("", "{n}-9\tzz\t_\n{n}\t{0}\t{1}\n"),
+    "a header": ("pos\tword\n", "{1}\t{0}\n"),
+    "a header and a blank line": ("FORM\tUPOS\tMISC\n\n", "{0}\t{1}\tx\n"),
+    "CoNLL-U Plus": ("# global.columns = ID FORM UPOS PARSEME:MWE\n", "{n}\t{0}\t{1}\t*\n"),
+}
+
+
+@pytest.mark.parametrize("form", WORD_LINES)
+def test_columns_of_words_and_tags(form, tmp_path, caplog):
+    head, line = WORD_LINES[form]
+    sentences = [[("Péter", "N"), ("megy", "V")], [("Ma", "R"), ("esik", "V")]]
+    text = "\n".join("".join(line.format(*row, n=n) for n, row in enumerate(rows, 1)) for rows in sentences)
+    (tmp_path / "a.conll").write_text(head + text)
+    found = read(tmp_path / "a.conll", language="hu")
+    assert found.rows["tokens"][:] == [["Péter", "megy"], ["Ma", "esik"]]
+    assert found.rows["labels"][:] == [["N", "V"], ["R", "V"]]
+    assert ("the last has lemmas" in caplog.text) == ("lemmas" in form)
+
+
+def test_offsets_are_no_words_and_two_columns_of_spans_are_told(tmp_path, caplog):
+    path = tmp_path / "a.conll"
+    path.write_text("0\t5\tPéter\tB-PER\n6\t10\tmegy\tO\n\n0\t2\tMa\tO\n3\t7\tesik\tO\n")
+    with pytest.raises(InputError, match="no column 'tokens'"):
+        read(path)
+    assert read(path, text_columns=["3"]).rows["tokens"][:] == [["Péter", "megy"], ["Ma", "esik"]]
+    path.write_text("Péter B-PER B-PER\nmegy O B-PER\n\nMa O O\nesik O O\n")
+    read(path)
+    assert "the last two columns label spans, as gold and predicted ones" in caplog.text
+
+
+def test_scores_are_no_classes_in_tables_either(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("sentence1\tsentence2\tlabel\nGoed\tBest\t0.5\n")
+    with pytest.raises(InputError, match=r"column 'label' holds 0\.5"):
+        read(path, "sequence", "nl")
+    assert read(path, "sequence", "nl", label_names=["0.5", "1"]).label_names == {"0.5"}

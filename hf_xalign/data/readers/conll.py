@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from hf_xalign.data import forms
 from hf_xalign.data.readers.files import FORMATS, Cells, Record, file_format, read_lines, split_cells
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, span_parts
 from hf_xalign.errors import InputError
@@ -21,6 +22,7 @@ _NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word, a multi-word token `3-4` or
 _HEAD = re.compile(r"\d+|_")  # of a word in a tree, unless it has none
 # Number of the first word, multi-word token or empty node of a sentence.
 _FIRST = re.compile(r"1(-\d+)?|0\.1")
+_GLOBAL = re.compile(r"#\s*global\.columns\s*=(.*)")
 # xSID labels whole texts in comments.
 _COMMENT = re.compile(r"#\s*(?P<key>intent|text|sent_id)\s*[:=]\s*(?P<value>.*\S)")
 # Comments of CoNLL-U, such as `# text = ...`, are no words that begin with #.
@@ -37,7 +39,8 @@ def read_conll(path: str | Path) -> Iterator[tuple[int, Cells]]:
     Yields the line number of the sentence's first word, and its columns by number, `"1"`, `"2"`, and so on. CoNLL-U
     also has its columns by name (`tokens` is FORM), without multi-word tokens (`3-4`) and empty nodes (`5.1`). Other
     files have `tokens` (the first column, or the second if the first numbers the words) and `labels` (the last column;
-    of numbered words the first one that labels spans; of CoNLL-2012 the names). The comments `# text`, `# sent_id` and
+    of numbered words the first one that labels spans; not annotators or lemmas; of CoNLL-2012 the names), unless the
+    first line, or `# global.columns` of CoNLL-U Plus, names the columns. The comments `# text`, `# sent_id` and
     xSID's `# intent` become `text`, `sent_id` and `label`; others are skipped. Lines with tabs are split at tabs.
     """
     yield from _read_conllu(path) if is_conllu(path) else _read_columns(path)
@@ -115,9 +118,13 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     is_word = _word_test(lines)
     sentences = [list(filter(is_word, block)) for block in blocks]
     words = [cells for _, _, cells in filter(is_word, lines)]
+    header = _header(lines, words)
     if comments := len(lines) - len(words):
         number, line, _ = next(itertools.filterfalse(is_word, lines))
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{comments:,}", number, line[:60])
+    if [[cell.lower() for cell in cells] for cells in words[:1]] == [header]:
+        words = words[1:]
+        next(filter(None, sentences)).pop(0)
     last = {cells[-1] for cells in words}
     every = list(itertools.chain.from_iterable(words))
     odd = [cell for cell in every if " " in cell and cell in last]
@@ -129,12 +136,14 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         raise InputError(f"{path}: no blank line parts its {len(words):,} lines. Write one after each sentence.")
     if span_parts({cells[0] for cells in words}) and not span_parts(last):
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
-    numbered = _are_numbered(sentences)
+    if numbered := _are_numbered(sentences):
+        sentences = [[line for line in rows if line[2][0].isdecimal()] for rows in sentences]
     # Names of documents stand before the words in OntoNotes, in the first of many columns.
     firsts = [[cells[0] for _, _, cells in rows] for rows in sentences if len(rows) > 1]
     named_after = any(len(names) > 9 or len(words[0]) > 3 for names in firsts)
     named_after &= all(len(set(names)) == 1 for names in firsts)
     # Labels are fewer than words, so they stand first here.
+    named_after |= sum(cells[0].isdecimal() for cells in words) * 2 > len(words) and not numbered  # of characters
     named_after |= len(words) > 100 and not numbered and len({cells[0] for cells in words}) * 2 < len(last)
     label_column = _label_column(path, sentences, words, 3 if numbered else 2) if words and not named_after else None
     for rows, block in zip(sentences, blocks, strict=True):
@@ -154,7 +163,17 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         # CoNLL-2012: document, part, number, word, ..., and names in the column 11, before roles and coreference.
         elif named_after and len(start) > 11 and columns["3"] == list(map(str, range(len(rows)))):
             named |= {"tokens": columns["4"], "labels": columns["11"]}
+        if len(header) == len(start) and (found := forms.word_columns(header)):
+            by_name = dict(zip(header, columns.values(), strict=True))
+            named |= by_name | {"tokens": by_name[found[1]], "labels": by_name[found[2]]}
         yield first, named | _comments(block) | columns
+
+
+def _header(lines: Sequence[_Line], words: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names of the columns, in lower case, if CoNLL-U Plus or the first line says them, else none."""
+    said = next(filter(None, (_GLOBAL.match(text) for _, text, _ in lines)), None)
+    names = [name.lower() for name in (said[1].split() if said else words[0] if words else ())]
+    return names if forms.word_columns(names) else []
 
 
 def _label_column(
@@ -169,13 +188,22 @@ def _label_column(
     annotated &= all(len({cells[-1] for _, _, cells in rows}) < 2 for rows in sentences)
     # An annotator or an inner span may follow the labels (UNER, GermEval), an intent may precede them (xSID).
     spans = next(filter(lambda column: span_parts(values[column]), values), None) if first > 2 or annotated else None
-    varied = {column: len(found) for column, found in values.items() if len(found) > len(last)}
-    if spans or is_label or not varied:
+    if spans or is_label:
+        if not spans and values and span_parts(before := [*values.values()][-1]) and before & last - {OUTSIDE}:
+            logger.warning("%s: the last two columns label spans, as gold and predicted ones: the last is read", path)
         return spans
-    # Tags are fewer than lemmas.
-    column, names = min(varied, key=varied.__getitem__), ", ".join(sorted(last)[:_FEW])
-    if annotated:
-        logger.info("%s: column %s has the labels; in the last, all words of a sentence have %s", path, column, names)
+    # TreeTagger writes the lemma last, which often equals the word.
+    pairs = [(cells[first - 2].lower(), cells[-1].lower()) for cells in words]
+    are_lemmas = sum(word == lemma and word.isalpha() for word, lemma in pairs) * 10 > len(words)
+    # Tags are fewer than lemmas, and more than annotators.
+    sizes = {column: len(found) for column, found in values.items()}
+    tags = [column for column, size in sizes.items() if size > len(last) or 1 < size < len(last) * are_lemmas]
+    if not tags:
+        return None
+    column, names = min(tags, key=sizes.__getitem__), ", ".join(sorted(last)[:_FEW])
+    if annotated or are_lemmas:
+        kind = "lemmas" if are_lemmas else "annotators"
+        logger.warning("%s: the labels are in column %s, because the last has %s (%s)", path, column, kind, names)
         return column
     # Names have small letters, unlike most tags.
     if len(last) <= _FEW and all(name[0].isalpha() and not name.isupper() for name in last if name):

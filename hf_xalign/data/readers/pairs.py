@@ -139,8 +139,8 @@ class Columns:
         by_language = [name for name, found in inside.items() if found and found.by_language]
         return by_language[0] if len(by_language) == 1 else None
 
-    def announce(self, pair: forms.Pair, where: str) -> None:
-        """Log which column holds which side."""
+    def announce(self, pair: forms.Pair, where: str, names: Iterable[str]) -> None:
+        """Log which column holds which side, and warn if another one rates the pairs."""
         source, target, directed, language, _ = pair
         language = self.source_lang or language or "of any language"
         line = f"{where}: {source!r} is the source ({language}), {target!r} the target "
@@ -149,6 +149,9 @@ class Columns:
             logger.info(line)
         else:
             logger.warning("%s, by their order. If that is wrong, give source_column and target_column", line)
+            if rating := next((name for name in names if name.lower() in forms.JUDGED), None):
+                fault = "it says which sentences differ, and all are read as translations. Remove the others"
+                logger.warning("%s: if %r rates the pairs, %s", where, rating, fault)
 
 
 @cache
@@ -297,7 +300,7 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
         logger.info("%s: read as %s: %s", path, form[0], ", ".join(form[1]))
         return form[1]
     if pair:
-        columns.announce(pair, f"{path}: row {row} is a header")
+        columns.announce(pair, f"{path}: row {row} is a header", first)
         return []
     numbers = list(map(str, range(1, len(first) + 1)))
     if {columns.source_column, columns.target_column} <= {*numbers}:

@@ -74,7 +74,7 @@ def start_record(
         seed: seed of the run.
         settings: settings that differ from their default, see [`hf_xalign.config.non_default_fields`].
         data: by kind (`train`, `eval`, ...), one mapping for each source, with at least `source`. A missing `hub_id`
-            is derived from it. The card also reads `fingerprint`, `pairs`, `language`, `split`, `revision`, `domain`.
+            is derived from it. The card also reads `fingerprint`, `pairs`, `language`, `split`, `revision`.
         links: statistics of the links by language pair.
         linked_by: what linked the training data.
         objective: the objective as a formula in plain text.

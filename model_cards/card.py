@@ -100,11 +100,6 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
     paper = record["paper"] or {}
     rows = _coded(values["rows"])
     top = first_rows(rows)
-    domains: dict[str, None] = {}
-    for source in record["data"]["eval"]:
-        built_in = "short user-interface sentences of Chromium" if source["source"].startswith("builtin:") else ""
-        if domain := source.get("domain") or built_in:
-            domains[text(domain)] = None
     own = _SOFTWARE.format(version=line(record["versions"]["hf_xalign"]))
     types = dict.fromkeys(result.metric_type for result in metadata.eval_results(record))
     return values | {
@@ -140,7 +135,7 @@ def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> 
         "worse": _worse(record),
         "intervals": table(("language", "metric", "before", "after"), _coded(values["intervals"]), numbers=2),
         "pictures": _pictures(pictures),
-        "domains": "; ".join(domains),
+        "built_in_text": any(source["source"].startswith("builtin:") for source in record["data"]["eval"]),
         "sources": [(role, _source(source)) for role, entries in values["sources"] for source in entries],
         "links": _links(record["links"]),
         "no_links": record.get("linked_by") == "none",
@@ -194,7 +189,7 @@ def _pictures(names: Collection[str]) -> list[tuple[str, str]]:
 
 
 def _source(source: Record) -> str:
-    details = {k: v for k, v in source.items() if k not in ("source", "hub_id", "domain") and v is not None}
+    details = {k: v for k, v in source.items() if k not in ("source", "hub_id") and v is not None}
     described = (f"{text(k)} " + (f"{v:,}" if isinstance(v, int) else code(v)) for k, v in details.items())
     return ", ".join([code(source["source"]), *described])
 

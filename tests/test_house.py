@@ -33,7 +33,7 @@ CAPS = {
     "links": (1672, 24),
     "mapping": (1540, 17),
     "metrics": (488, 2),
-    "model_cards": (543, 0),
+    "model_cards": (538, 0),
     "modeling": (4627, 67),
     "objectives": (1224, 8),
     "prepare": (914, 3),

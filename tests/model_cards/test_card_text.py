@@ -220,7 +220,7 @@ def checked(record, headings):
 def test_hostile_encoder():
     record = make_record(**dict.fromkeys(["method", "preset", "objective", "license"], EVIL))
     record["data"]["train"][0]["hub_id"] = EVIL
-    record["data"]["eval"] = [dict.fromkeys(["source", "hub_id", "revision", "domain", "language", EVIL], EVIL)]
+    record["data"]["eval"] = [dict.fromkeys(["source", "hub_id", "revision", "language", EVIL], EVIL)]
     record["hardware"] |= {"cpu": EVIL, "gpus": [EVIL]}
     record["times"]["seconds"] = {EVIL: 1.0}
     record["versions"][EVIL] = record["git"]["commit"] = EVIL

@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1540, 17),
     "metrics": (488, 2),
     "model_cards": (538, 0),
-    "modeling": (4627, 67),
+    "modeling": (4623, 67),
     "objectives": (1224, 8),
     "prepare": (914, 3),
     "recipes": (2454, 26),

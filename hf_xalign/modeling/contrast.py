@@ -63,21 +63,19 @@ QueueStart = Literal["empty", "random"]
 EMPTY, RANDOM = -1, -2
 
 # A new number refuses checkpoints with other tensors.
-_FORMAT = "hf_xalign momentum 1"
+_FORMAT = "hf_xalign momentum 2"
 
 
 class KeyQueue(nn.Module):
     """Ring buffer of the last `size` keys, whose whole state is in `state_dict()`.
 
     Buffers: `keys` float32 (size, dim); `pairs` int64 (size,), the index in the corpus of the pair of each key,
-    [`EMPTY`] or [`RANDOM`]; `pointer` int64 (), the next slot to write; `filled` int64 (), the number of slots with
-    the key of a pair.
+    [`EMPTY`] or [`RANDOM`]; `pointer` int64 (), the next slot to write.
     """
 
     keys: torch.Tensor
     pairs: torch.Tensor
     pointer: torch.Tensor
-    filled: torch.Tensor
 
     def __init__(self, size: int, dim: int, *, start: QueueStart = "empty", seed: int = 0):
         super().__init__()
@@ -91,7 +89,6 @@ class KeyQueue(nn.Module):
         self.register_buffer("keys", keys)
         self.register_buffer("pairs", torch.full((size,), EMPTY if start == "empty" else RANDOM))
         self.register_buffer("pointer", torch.tensor(0))
-        self.register_buffer("filled", torch.tensor(0))
 
     def __len__(self) -> int:
         """Return the number of slots."""
@@ -108,7 +105,6 @@ class KeyQueue(nn.Module):
         self.pairs.index_copy_(0, slots, pairs)
         # In place, and without synchronizing the device.
         self.pointer.add_(count).remainder_(size)
-        self.filled.add_(count).clamp_(max=size)
 
 
 class MomentumEncoder(nn.Module):

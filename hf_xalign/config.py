@@ -110,7 +110,7 @@ class CommandLine:
         self._options, self._late = _Parser(known, True).parse_options(words)
         for number, word in enumerate(self._late):
             option = word.partition("=")[0]
-            if option.removeprefix("--").removeprefix("no_") not in names and (number == 0 or option.startswith("--")):
+            if option.removeprefix("--") not in names and (number == 0 or option.startswith("--")):
                 raise InputError(_unknown_option(word, names))
         config = self._options.pop("config", None)
         self._entries = _read_config(packaged_file(config, "configs", "--config")) if config else {}
@@ -494,8 +494,6 @@ class _Parser(ArgumentParser):
             options |= {"nargs": "?", "const": True}
         # The YAML file may set what is required; `_build` checks.
         add(f"--{name}", required=default is dataclasses.MISSING and not self._recipe, **options)
-        if self._recipe and default is True and hint in (bool, bool | None):
-            add(f"--no_{name}", action="store_false", dest=name, default=False, help=SUPPRESS)
 
     def parse_options(self, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         """Return the given options, and the unknown words."""

@@ -64,7 +64,7 @@ def test_yaml_sets_and_command_line_overrides(config):
     data, small = parse((Data, Small), ["--config", path, "--steps", "9", "--layers", "-1", "8"])
     assert data == Data("a/b", ["x.tsv", "y.tsv"])
     assert small == Small(rate=1e-5, steps=9, dropout=False, layers=[-1, 8])
-    options = ["--no_dropout", "--norm", "l2", "--pooling", "mean", "--folder=out"]
+    options = ["--dropout", "false", "--norm", "l2", "--pooling", "mean", "--folder=out"]
     data, small = parse((Data, Small), ["--model-name", "m", "--weights", "{de: 1, bn: 0.5}", *options])
     assert data == Data("m", weights={"de": 1.0, "bn": 0.5})
     assert small == Small(dropout=False, norm=Norm.L2, pooling="mean", folder=Path("out"))
@@ -122,7 +122,7 @@ def test_help_shows_our_fields_first_by_group(capsys):
     assert "--num_train_epochs" in inherited and "--num_train_epochs" not in ours
     assert "100% of" not in ours and "At 100% a Hub id. (required)" in ours
     assert "token" not in text.replace("--cls_token", "").replace("num_input_tokens", "").replace("tokens", "")
-    assert "--num-train-epochs" not in text and "--no_" not in text
+    assert "--num-train-epochs" not in text
 
 
 def test_non_default_fields(tmp_path):

@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1522, 20),
-    "core": (2765, 54),
+    "core": (2763, 54),
     "data": (7077, 127),
     "evaluation": (1952, 17),
     "explore": (291, 3),

@@ -27,14 +27,14 @@ CAPS = {
     "cli": (1522, 20),
     "core": (2763, 54),
     "data": (7077, 127),
-    "evaluation": (1952, 17),
+    "evaluation": (1913, 17),
     "explore": (291, 3),
     "hub": (343, 9),
     "links": (1672, 24),
     "mapping": (1540, 17),
     "metrics": (488, 2),
     "model_cards": (538, 0),
-    "modeling": (4623, 67),
+    "modeling": (4672, 67),
     "objectives": (1224, 8),
     "prepare": (914, 3),
     "recipes": (2454, 26),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (608, 4),
     "statistics": (726, 9),
     "tasks": (2766, 51),
-    "trainers": (6713, 80),
+    "trainers": (6701, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

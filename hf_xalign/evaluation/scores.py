@@ -25,7 +25,7 @@ from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows,
 from hf_xalign.modeling.checkpoint import reads_forward
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import SentencePooling
-from hf_xalign.modeling.word_vectors import SentenceMeans, WordVectors, extract_pooled
+from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
 from hf_xalign.score import Score
 from hf_xalign.search.csls import as_tensor, index_pairs, nearest_neighbours
 from hf_xalign.statistics.examples import ExampleScores
@@ -36,7 +36,6 @@ Scores = dict[str, dict[str, float]]
 # Scores of every sentence by language and metric, for tests of significance.
 Examples = dict[str, dict[str, ExampleScores]]
 TextVectors = dict[str, dict[str, dict[str, WordVectors]]]  # by language, side and pooling
-Means = dict[str | None, SentenceMeans]  # by language
 
 
 class Protocol(NamedTuple):
@@ -158,28 +157,15 @@ def text_vectors(
     poolings: Sequence[Pooling] = ("mean",),
     word_view: bool = False,
     desc: str | None = None,
-    means: Means | None = None,
     **options: Any,
 ) -> TextVectors:
-    """Extract the vectors of all words of a word-aligned dataset in one pass; arguments as in [`score_retrieval`].
-
-    `means` is filled with means of sentences, for [`score_sentences`].
-    """
+    """Extract the vectors of all words of a word-aligned dataset in one pass; arguments as in [`score_retrieval`]."""
     by_language: TextVectors = {}
     for side, code, sentences, places in side_texts(dataset, "_words"):
         label = desc and f"{desc} ({code or side})"
         with language_context(model, code):
             vectors: dict[str, WordVectors] = dict(
-                extract_pooled(
-                    model,
-                    tokenizer,
-                    sentences,
-                    layers=(layer,),
-                    poolings=poolings,
-                    desc=label,
-                    means=None if means is None else means.setdefault(code, {}),
-                    **options,
-                )
+                extract_pooled(model, tokenizer, sentences, layers=(layer,), poolings=poolings, desc=label, **options)
             )
             if word_view:
                 label = label and f"{label}, words"
@@ -472,16 +458,14 @@ def score_sentences(
     poolings: Sequence[SentencePooling] | None = None,
     desc: str | None = None,
     examples: Examples | None = None,
-    means: Means | None = None,
     **options: Any,
 ) -> Scores:
     """Score sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
 
     The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are those
     of [`~hf_xalign.evaluation.vectors.encode_sentences`], by default `mean` and `cls`, or `mean` and `last` for a
-    causal model. Pairs that repeat a text of an earlier pair are skipped. Sentences in `means` of [`text_vectors`], of
-    the same layer, are not encoded again for the pooling `mean`. Other arguments, also `batch_size`, `max_length` and
-    `dtype`, are those of [`~hf_xalign.evaluation.scores.score_retrieval`].
+    causal model. Pairs that repeat a text of an earlier pair are skipped. Other arguments, also `batch_size`,
+    `max_length` and `dtype`, are those of [`~hf_xalign.evaluation.scores.score_retrieval`].
 
     Returns:
         `{language: {metric: value}}`. For each pooling `p`, fractions in [0, 1]: `sentence_p` (mean of both
@@ -501,7 +485,6 @@ def score_sentences(
     for side, code, texts, places in side_texts(dataset):
         with language_context(model, code):
             label = desc and f"{desc} ({code})"
-            options["means"] = None if means is None else means.setdefault(code, {})
             encoded = encode_pooled_sentences(model, tokenizer, texts, (layer,), poolings, desc=label, **options)
         for language, rows in places.items():
             vectors.setdefault(language, {})[side] = {pooling: pooled[rows, 0] for pooling, pooled in encoded.items()}

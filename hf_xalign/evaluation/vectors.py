@@ -19,13 +19,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.modeling.languages import language_context, language_ids
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling, layer_index, pool_sentences
-from hf_xalign.modeling.word_vectors import (
-    SentenceMeans,
-    WordVectors,
-    extract_word_vectors,
-    hidden_batches,
-    sentence_key,
-)
+from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors, hidden_batches
 
 # Items whose similarities are compared: half a million pairs, a quarter of a second.
 _PAIRED = 1000
@@ -185,13 +179,9 @@ def encode_pooled_sentences(
     poolings: Sequence[SentencePooling],
     *,
     max_length: int | None = None,
-    means: SentenceMeans | None = None,
     **options: Any,
 ) -> dict[SentencePooling, torch.Tensor]:
-    """Compute [`encode_sentences`] for several poolings in one pass; `options` go to [`hidden_batches`].
-
-    For the pooling `mean` alone, sentences in `means` are not encoded again, and the others are added to it.
-    """
+    """Compute [`encode_sentences`] for several poolings in one pass; `options` go to [`hidden_batches`]."""
     for pooling in poolings:
         check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
@@ -199,22 +189,10 @@ def encode_pooled_sentences(
     ids = tokenizer(list(map(clean_text, texts)), truncation=True, max_length=limit).input_ids if len(texts) else []
     index = layer_index(layers, model.config.num_hidden_layers)
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
-    known = means if means is not None and list(poolings) == ["mean"] else {}
-    keys = [sentence_key(sentence) for sentence in ids]
-    missing = []
-    for row, key in enumerate(keys):
-        if key in known:
-            vectors["mean"][row] = known[key]
-        else:
-            missing.append(row)
-    asked, asked_rows = [ids[row] for row in missing], torch.tensor(missing, dtype=torch.int64)
-    for places, mask, states in hidden_batches(model, asked, tokenizer.pad_token_id, index, **options):
-        rows = asked_rows[torch.from_numpy(places)]
+    for rows, mask, states in hidden_batches(model, ids, tokenizer.pad_token_id, index, **options):
         for pooling, pooled in vectors.items():
             for k, hidden in enumerate(states):
-                pooled[rows, k] = pool_sentences(hidden, mask, pooling).float().cpu()
-    if "mean" in vectors:
-        known |= {keys[row]: vectors["mean"][row] for row in missing}
+                pooled[torch.from_numpy(rows), k] = pool_sentences(hidden, mask, pooling).float().cpu()
     return vectors
 
 

@@ -26,13 +26,13 @@ import xxhash
 from datasets import Dataset
 from datasets.fingerprint import Hasher
 from filelock import FileLock
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from hf_xalign.cache import cache_dir, digest, disk_errors, map_rows, replacing, write_text
 from hf_xalign.data.batches.pairs import SIDES, CachedVectors, LinkedTokens, Pooling, Side, ranges, word_token_index
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.freezing import model_fingerprint, outputs_of_layers
+from hf_xalign.modeling.freezing import encoder_fingerprint, outputs_of_layers
 from hf_xalign.modeling.pooling import pool_sentences, pool_words
 from hf_xalign.modeling.word_vectors import States, hidden_batches, ray_encoders
 
@@ -290,7 +290,7 @@ def cache_features(
         frozen_layers = 0
     identity = {
         "schema": _SCHEMA,
-        "encoder": _encoder_fingerprint(model),
+        "encoder": encoder_fingerprint(model),
         "text": plan.text,
         "words": _hash(np.packbits(plan.stored)),
         "needed": dict(sorted(needed.items())),
@@ -417,18 +417,6 @@ def _is_whole(folder: Path, identity: dict[str, object], files: list[CachedVecto
     except (OSError, ValueError):
         return False
     return written == identity and all(f.path.exists() and f.path.stat().st_size == _size(f) for f in files)
-
-
-def _encoder_fingerprint(model: PreTrainedModel) -> str:
-    """Return a hash of the weights and of the architecture's configuration, without names and dropout rates."""
-    # The Trainer switches `use_cache` off, which changes no vector.
-    general = {*PretrainedConfig().to_dict(), "use_cache"}
-    config = model.config.to_dict()
-    for name in list(config):
-        if name in general or name.startswith("_") or "dropout" in name:
-            del config[name]
-    text = json.dumps([model_fingerprint(model), type(model).__name__, config], sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _size(vectors: CachedVectors) -> int:

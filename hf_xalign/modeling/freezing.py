@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import cast
 
 import torch
 from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
@@ -214,3 +216,15 @@ def model_fingerprint(model: torch.nn.Module) -> str:
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+def encoder_fingerprint(model: torch.nn.Module) -> str:
+    """Return a hash of the weights and of the architecture's configuration, without names and dropout rates."""
+    # The Trainer switches `use_cache` off, which changes no vector.
+    general = {*PretrainedConfig().to_dict(), "use_cache"}
+    config = cast(PreTrainedModel, model).config.to_dict()
+    for name in list(config):
+        if name in general or name.startswith("_") or "dropout" in name:
+            del config[name]
+    text = json.dumps([model_fingerprint(model), type(model).__name__, config], sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -6,16 +6,19 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
+from safetensors.torch import load_file
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.cache import cache_dir, digest
 from hf_xalign.checks import check_range
 from hf_xalign.cluster import Map, run_on_cluster
 from hf_xalign.data.batches.pairs import Pooling, pad_rows, ranges, word_token_index
@@ -23,23 +26,18 @@ from hf_xalign.data.encoding import check_embeddings, position_limit, tokenize_w
 from hf_xalign.distributed import is_sharded
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.pooling import layer_index, pool_means, pool_words
+from hf_xalign.modeling.freezing import encoder_fingerprint
+from hf_xalign.modeling.languages import language_ids, set_languages
+from hf_xalign.modeling.pooling import layer_index, pool_words
+from hf_xalign.modeling.tensors import write_tensors
 from hf_xalign.modeling.xalign.config import modules_of
 from hf_xalign.modeling.xalign.top import TopLayer
 
-SentenceMeans = dict[bytes, torch.Tensor]
-"""Mean of all tokens of sentences, float32 (layers, dim), by [`sentence_key`]; of one model, language and layers.
-
-Words and sentences of a text take one pass of the encoder where their tokens are equal.
-"""
-
-
-def sentence_key(ids: Sequence[int]) -> bytes:
-    """Return the key of a sentence's token ids in `SentenceMeans`."""
-    return np.asarray(ids, dtype=np.int64).tobytes()
-
-
 States = tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]
+# The encoder of a block of [`sharing_states`], and its states by layers, language and token ids of a sentence.
+_SHARED: ContextVar[tuple[nn.Module, dict[str, torch.Tensor]] | None] = ContextVar("shared", default=None)
+# Bytes of the states that are shared at most: 160,000 tokens of 384 dimensions.
+_MOST_SHARED = 256e6
 
 
 class WordVectors(NamedTuple):
@@ -78,7 +76,8 @@ def hidden_batches(
     `layers` are positions in `hidden_states`, `dtype` is the autocast dtype (None: no autocast), `desc` the label of a
     progress bar. `extra` returns further arguments of the model for the sentences of a batch, given by their numbers.
 
-    With `cluster`, the encoders of [`ray_encoders`] run the batches.
+    With `cluster`, the encoders of [`ray_encoders`] run the batches. Inside [`sharing_states`], each sentence is
+    encoded once.
 
     Yields `rows` (sentence numbers of the batch), `attention_mask` int64 (rows, width), and the states of each layer,
     float (rows, width, dim), all on the model's device.
@@ -90,6 +89,20 @@ def hidden_batches(
         batch_size = min(batch_size, 16)
     # Sentences of similar length share a batch, and one that is too large for the device fails at once.
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")
+    encoder, known = _SHARED.get() or (None, {})
+    keys, share = [], encoder is model and not (dtype or extra or cluster)
+    if share:
+        context = f"layers {list(layers)} {set_languages(model)}"
+        keys = [f"{context} {' '.join(map(str, ids))}" for ids in sentences]
+        is_known = np.array([keys[k] in known for k in order], dtype=bool)
+        for start in range(0, is_known.sum(), batch_size):
+            rows = order[is_known][start : start + batch_size]
+            found = [known[keys[k]] for k in rows]
+            mask = pad_sequence([torch.ones(len(states), dtype=torch.int64) for states in found], True)
+            yield rows, mask.to(device), list(pad_sequence(found, True).to(device).unbind(2))
+        order = order[~is_known]
+        size = sum(len(sentences[k]) for k in order) * len(layers) * model.config.hidden_size * model.dtype.itemsize
+        share = sum(states.nbytes for states in known.values()) + size <= _MOST_SHARED
     starts = range(0, len(order), batch_size)
 
     def batch(start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, torch.Tensor]]:
@@ -101,7 +114,7 @@ def hidden_batches(
     with evaluating(model):
         bar = progress(starts, desc=desc)
         if cluster:
-            yield from cluster(run, map(batch, bar))
+            batches = cluster(run, map(batch, bar))
         elif (
             device.type == "cpu"
             and threads > 1
@@ -110,9 +123,15 @@ def hidden_batches(
             # A CPU runs small batches in parallel, one on each of torch's threads. This is a quarter faster than large
             # batches on all threads, which wait for each other at every operation. But MAO's module works in hooks,
             # which hold one batch at a time, and FSDP2 gathers weights in a fixed order.
-            yield from _in_threads(lambda start: run(model, *batch(start)), bar, threads)
+            batches = _in_threads(lambda start: run(model, *batch(start)), bar, threads)
         else:
-            yield from (run(model, *batch(start)) for start in bar)
+            batches = (run(model, *batch(start)) for start in bar)
+        for rows, mask, states in batches:
+            if share:
+                stacked = torch.stack(states, dim=2).cpu()
+                for row, inside, of_row in zip(rows, mask.bool().cpu(), stacked, strict=True):
+                    known[keys[row]] = of_row[inside]
+            yield rows, mask, states
 
 
 @contextlib.contextmanager
@@ -124,6 +143,33 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(was_training)
+
+
+@contextlib.contextmanager
+def sharing_states(model: nn.Module, keep: str = "") -> Iterator[None]:
+    """Encode each sentence once inside a `with` block, for its words, for its vector, and for probes.
+
+    `keep` is a name for the text, by which the states are also kept in the user's cache: runs from one encoder score
+    the same text before training. Nothing is kept of adapters, MAO's module and sharded weights, which a fingerprint
+    does not show, and nothing shared by an encoder with language embeddings.
+    """
+    if language_ids(cast(PreTrainedModel, model).config) is not None:
+        yield
+        return
+    known: dict[str, torch.Tensor] = {}
+    changing = (BaseTunerLayer, TopLayer)
+    if any(is_sharded(module) or isinstance(module, changing) for module in model.modules()):
+        keep = ""
+    path = cache_dir("states") / f"{digest(encoder_fingerprint(model), keep)}.safetensors" if keep else None
+    if path is not None and path.exists():
+        known = load_file(path)
+    before, outer = len(known), _SHARED.set((model, known))
+    try:
+        yield
+    finally:
+        _SHARED.reset(outer)
+    if path is not None and len(known) > before:
+        write_tensors(path, known, {})
 
 
 def _forward(
@@ -250,14 +296,13 @@ def extract_pooled(
     specials: bool = False,
     subwords: bool = False,
     word_view: bool = False,
-    means: SentenceMeans | None = None,
     **options: Any,
 ) -> dict[str, WordVectors]:
     """Extract word vectors with several poolings in one pass of the encoder.
 
     With `specials`, [CLS] and [SEP] follow the words of each sentence. With `subwords`, every subword counts as a
     word. With `word_view`, for MAO's modules that read a sentence as a sequence of words, the model pools (by its
-    config), and not this function. `means` is filled. `options` go to [`hidden_batches`].
+    config), and not this function. `options` go to [`hidden_batches`].
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     input_ids, spans_by_sentence = word_spans(model, tokenizer, sentences, max_length, specials)
@@ -279,10 +324,7 @@ def extract_pooled(
     shape = (int(offsets[-1]), len(index), model.config.hidden_size)
     vectors: dict[str, torch.Tensor] = {pooling: torch.zeros(shape) for pooling in poolings}
     extra = padded_spans if word_view else None
-    for rows, mask, states in hidden_batches(model, input_ids, tokenizer.pad_token_id, index, extra=extra, **options):
-        if means is not None:
-            for row, mean in zip(rows, pool_means(states, mask).float().cpu(), strict=True):
-                means[sentence_key(input_ids[row])] = mean
+    for rows, _, states in hidden_batches(model, input_ids, tokenizer.pad_token_id, index, extra=extra, **options):
         words = ranges(offsets[rows], counts[rows])
         batch_rows = np.repeat(np.arange(len(rows)), counts[rows])[present[words]]
         words = words[present[words]]

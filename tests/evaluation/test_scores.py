@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift, word_retrieval
-from hf_xalign.evaluation.scores import read_protocols, score_sentences, text_vectors
+from hf_xalign.evaluation.scores import read_protocols, score_sentences
 from hf_xalign.links import predict_links
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_trainable
@@ -263,18 +263,6 @@ def test_the_map_of_the_language_is_used():
     assert (scores["sentence_mean_to_pivot"], scores["sentence_mean_from_pivot"]) == wanted
     plain = score_sentences(make_base(), tokenizer, pairs(), poolings=("mean",))["de"]
     assert plain["sentence_mean"] != scores["sentence_mean"]
-
-
-def test_words_and_sentences_of_a_text_share_a_pass():
-    """Sentences whose tokens were read for their words are not encoded again; the others are."""
-    model, tokenizer, data, means = make_encoder(), make_tokenizer(), pairs(8), {}
-    linked = make_links(8, ["de"])
-    cut = linked.map(lambda row, k: {"source_words": row["source_words"][k < 2 :]}, with_indices=True)
-    text_vectors(model, tokenizer, cut.map(lambda row: {"links": [[0, 0]]}), means=means)
-    before = {language: len(known) for language, known in means.items()}
-    found = score_sentences(model, tokenizer, data, poolings=("mean",), means=means)
-    assert found == score_sentences(model, tokenizer, data, poolings=("mean",))
-    assert {language: len(known) for language, known in means.items()} == {"de": before["de"] + 2, "en": before["en"]}
 
 
 def test_repeated_sentences_are_left_out(caplog):

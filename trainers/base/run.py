@@ -15,6 +15,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from peft import PeftConfig, PeftModel
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils.logging import get_logger
 
@@ -27,14 +28,14 @@ from hf_xalign.environment import give_back_memory
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, Distances, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
-from hf_xalign.evaluation.scores import Examples, Means, Protocol, Scores, fill_words, merge_scores
+from hf_xalign.evaluation.scores import Examples, Protocol, Scores, fill_words, merge_scores
 from hf_xalign.evaluation.vectors import encode_pooled_sentences, vector_drift
 from hf_xalign.model_cards import write_card
 from hf_xalign.modeling.freezing import autocast_removed
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.pooling import SentencePooling
-from hf_xalign.modeling.word_vectors import evaluating
+from hf_xalign.modeling.word_vectors import evaluating, sharing_states
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import Record, base_entry, find_warnings, finish_record, phase, start_record, write_record
@@ -158,7 +159,7 @@ class Run:
         self.record: dict[str, Any] = {}
         self.seconds = {**self.reporting.seconds, "preparing": round(seconds, 3)}
         # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.
-        self.pivot: dict[str, dict[str, torch.Tensor]] = {}
+        self.pivot: dict[str, dict[str, Tensor]] = {}
         self.distances: dict[str, dict[str, dict[int, dict[str, Distances]]]] = {}
         # Scores of every sentence: of retrieval by stage, and of probes.
         self.examples: dict[str, Examples] = {}
@@ -233,7 +234,9 @@ class Run:
         scores = self.record["scores"]
         self.examples[when] = {}
         retrieval: Scores = {}
-        with evaluating(model):
+        # Words, sentences and drift read the same text, and so do all runs that start from one encoder.
+        text = getattr(self.trainer.eval_dataset, "_fingerprint", "")
+        with evaluating(model), sharing_states(model, keep=text if when == "before" else ""):
             for added in self.trainer.score_held_out(model, when):
                 first, retrieval = not retrieval, merge_scores(retrieval, added)
                 scores[when] = retrieval
@@ -387,9 +390,7 @@ def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> No
     write_record(folder, record)
 
 
-def pivot_sentences(
-    trainer: AlignmentTrainer, model: PreTrainedModel, pooling: SentencePooling = "mean", means: Means | None = None
-) -> torch.Tensor:
+def pivot_sentences(trainer: AlignmentTrainer, model: PreTrainedModel, pooling: SentencePooling = "mean") -> Tensor:
     """Return vectors of the first distinct pivot sentences of the evaluation set, float32 (sentences, dim)."""
     evaluation = cast(Dataset, trainer.eval_dataset)
     words = "target" not in evaluation.column_names
@@ -397,12 +398,8 @@ def pivot_sentences(
     texts = list(dict.fromkeys(texts))[:DRIFT_SENTENCES]
     lang = only_language(evaluation, "target_lang", "eval_dataset")
     size = trainer.args.per_device_eval_batch_size
-    # The scores of words have read the same sentences, which are not encoded again.
-    known = None if means is None else means.setdefault(lang, {})
     with language_context(model, lang):
-        vectors = encode_pooled_sentences(
-            model, trainer.processing_class, texts, (-1,), (pooling,), batch_size=size, means=known
-        )
+        vectors = encode_pooled_sentences(model, trainer.processing_class, texts, (-1,), (pooling,), batch_size=size)
     return vectors[pooling][:, 0]
 
 

@@ -25,7 +25,7 @@ from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_lim
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import known_distances
-from hf_xalign.evaluation.scores import Means, Scores, check_protocols, score_sentences, score_vectors, text_vectors
+from hf_xalign.evaluation.scores import Scores, check_protocols, score_sentences, score_vectors, text_vectors
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.counts import link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
@@ -198,9 +198,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
         Sentence retrieval is scored where a term reads sentences, and pairs have text. Keeps vectors of the pivot's
         words and sentences, and the distances of linked words, in `run`.
         """
-        run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
-        # Words, sentences and drift read the same text, which is encoded once.
-        means: Means = {}
+        run, evaluation = cast(Run, self.run), cast(Dataset, self.eval_dataset)
+        options: Any = {"batch_size": self.args.per_device_eval_batch_size, "desc": f"Scoring {when}"}
         vectors = text_vectors(
             model,
             self.processing_class,
@@ -208,9 +207,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             poolings=("mean", "last"),
             specials=check_protocols(run.protocols, self.processing_class, evaluation),
             word_view=isinstance(getattr(model, "active_peft_config", None), XAlignConfig),
-            batch_size=args.per_device_eval_batch_size,
-            desc=f"Scoring {when}",
-            means=means,
+            **options,
         )
         others = {*next(iter(vectors.values()))["source"]} - {"mean"}
         device, examples = next(model.parameters()).device, run.examples[when]
@@ -222,22 +219,16 @@ class WordAlignmentTrainer(AlignmentTrainer):
             words = vectors[language]["target"]["mean"]
             end = words.offsets[np.searchsorted(row_ids, DRIFT_SENTENCES)]
             pivot_words.append(words.vectors[:end][words.present[:end], 0])
-        run.pivot[when] = {"words": torch.cat(pivot_words), "sentences": pivot_sentences(self, model, means=means)}
+        run.pivot[when] = {"words": torch.cat(pivot_words), "sentences": pivot_sentences(self, model)}
         try:
             run.distances[when] = known_distances(vectors, evaluation)
         except InputError as error:  # too few links for random pairs are not an error of the run
             logger.warning("no histograms of distances: %s", error)
         yield score(scored=("mean",), all_occurrences=True)
         if self.objective.reads("sentences") and {"source", "target"} <= {*evaluation.column_names}:
+            options["desc"] += ", sentences"
             yield score_sentences(
-                model,
-                self.processing_class,
-                evaluation,
-                poolings=("mean",),
-                batch_size=args.per_device_eval_batch_size,
-                desc=f"Scoring {when}, sentences",
-                examples=examples,
-                means=means,
+                model, self.processing_class, evaluation, poolings=("mean",), examples=examples, **options
             )
 
     def text_entries(self) -> Record:

@@ -213,7 +213,7 @@ class Heads:
 def head_batches(text: Text, args: PPAConfig, pairs: int, count: int) -> list[Batch]:
     """The pairs whose concatenation is nearest to `WIDTH` tokens, `count` times, other tokens hidden each time."""
     tokenizer = text.tokenizer
-    encoded, _ = encode_sentence_pairs(text.train, tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens)
+    encoded = encode_sentence_pairs(text.train, tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens)
     codes = {code: number for number, code in enumerate(sorted(count_languages(text.train)))}
     collator = PPACollator(tokenizer, languages=codes, seed=args.seed, contrast=False)
     away = WIDTH - sum(map(len, sentence_frame(tokenizer)))

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1522, 20),
     "core": (2763, 54),
-    "data": (7077, 127),
+    "data": (7069, 127),
     "evaluation": (1913, 17),
     "explore": (291, 3),
     "hub": (343, 9),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (608, 4),
     "statistics": (726, 9),
     "tasks": (2766, 51),
-    "trainers": (6701, 80),
+    "trainers": (6698, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

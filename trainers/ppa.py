@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.masked import PPACollator
-from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
+from hf_xalign.data.sentence_pairs import count_tokens, encode_sentence_pairs
 from hf_xalign.distributed import gather_rows
 from hf_xalign.evaluation.scores import Scores, score_sentences
 from hf_xalign.modeling.checkpoint import HEAD_NAME
@@ -69,8 +69,6 @@ class PPATrainer(AlignmentTrainer):
     can_shard = True
     computes = ("keys", "projections", "masked")
     args: PPAConfig
-    # Counts of kept and dropped pairs by language; empty for encoded pairs.
-    pair_counts: dict[str, PairCounts]
 
     def _complete(self) -> None:
         args = self.args
@@ -92,12 +90,11 @@ class PPATrainer(AlignmentTrainer):
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Dataset) -> Prepared:
         args = self.args
-        self.pair_counts = {}
         if "source_ids" not in train_dataset.column_names:
             counts = {language: {"pairs": n} for language, n in sorted(count_languages(train_dataset).items())}
             self.show(*describe_pairs(train_dataset, counts, cast(Dataset | None, self.eval_dataset)))
             with args.main_process_first(desc="encoding sentence pairs"):
-                train_dataset, self.pair_counts = encode_sentence_pairs(
+                train_dataset = encode_sentence_pairs(
                     train_dataset, self.processing_class, min_tokens=args.min_tokens, max_tokens=args.max_tokens
                 )
         if self.objective.reads("keys") and args.queue_size > len(train_dataset):

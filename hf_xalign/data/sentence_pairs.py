@@ -23,14 +23,6 @@ logger = logging.getLogger(__name__)
 TOKENS = ["source_tokens", "target_tokens"]
 
 
-class PairCounts(NamedTuple):
-    """Pairs of one language: kept, dropped as too short (on a side), and dropped as too long (both sides together)."""
-
-    kept: int
-    short: int
-    long: int
-
-
 class SentenceFrame(NamedTuple):
     """Special tokens that the tokenizer puts around one sentence or two."""
 
@@ -55,14 +47,14 @@ def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
 
 def encode_sentence_pairs(
     dataset: Dataset, tokenizer: PreTrainedTokenizerBase, *, min_tokens: int = 10, max_tokens: int = 128
-) -> tuple[Dataset, dict[str, PairCounts]]:
+) -> Dataset:
     """Encode the two texts of each pair, and drop pairs that are too short or too long (PPA, section 3.2).
 
     A pair is kept if each side has at least `min_tokens`, and both together have at most `max_tokens`, without special
     tokens. A smaller `model_max_length` of the tokenizer lowers the limit. Nothing is truncated.
 
     Returns a dataset with `source_ids`, `target_ids` (without special tokens), `length` (both sides together),
-    `source_lang`, `target_lang`, and `pair`, the row's number in `dataset`; and the counts by `source_lang`.
+    `source_lang`, `target_lang`, and `pair`, the row's number in `dataset`. The log has the counts by `source_lang`.
     """
     dataset = as_parallel(dataset, "the dataset")
     limit = min(max_tokens, tokenizer.model_max_length - sum(map(len, sentence_frame(tokenizer))))
@@ -74,18 +66,18 @@ def encode_sentence_pairs(
     sizes = np.stack([column_array(encoded, name) for name in TOKENS], axis=1)
     languages = column_array(encoded, "source_lang")
     fate = np.where(sizes.min(axis=1) < min_tokens, 1, np.where(sizes.sum(axis=1) > limit, 2, 0))
-    counts = {}
+    counts = []
     for name in np.unique(languages):
-        counts[str(name)] = PairCounts(*np.bincount(fate[languages == name], minlength=3).tolist())
-    rows_left = np.flatnonzero(fate == 0)
-    summary = "; ".join(f"{name}: {n.short} short, {n.long} long of {sum(n)}" for name, n in counts.items())
+        kept, short, long = np.bincount(fate[languages == name], minlength=3).tolist()
+        counts.append(f"{name}: {short} short, {long} long of {kept + short + long}")
+    rows_left, summary = np.flatnonzero(fate == 0), "; ".join(counts)
     rules = f"short: fewer than {min_tokens} tokens on a side, long: more than {limit} on both sides together"
     if not len(rows_left):
         raise InputError(f"no pair is left ({summary}; {rules}). Lower min_tokens, or raise max_tokens.")
     if len(rows_left) < len(encoded):
         logger.info("pairs dropped: %s (%s)", summary, rules)
         encoded = encoded.select(rows_left)
-    return encoded.remove_columns(TOKENS), counts
+    return encoded.remove_columns(TOKENS)
 
 
 def encode_sides(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, what: str) -> Dataset:

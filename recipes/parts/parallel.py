@@ -61,7 +61,7 @@ def load_sentence_corpus(data: TextArguments, args: PPAConfig) -> Corpus:
             set_prompt(tokenizer, args.prompt)
         usable = np.zeros(len(corpus.train), dtype=bool)
         limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
-        usable[encode_sentence_pairs(corpus.train, tokenizer, **limits)[0]["pair"][:]] = True
+        usable[encode_sentence_pairs(corpus.train, tokenizer, **limits)["pair"][:]] = True
         corpus.train = draw_pairs(corpus.train, usable, data.max_train_pairs, args.seed, args.draw)
     return corpus
 

@@ -17,7 +17,7 @@ from transformers import BertConfig, PreTrainedTokenizerFast
 from hf_xalign.data import encode_pairs, split_words
 from hf_xalign.data.encoding import check_pieces, tokenize_words, word_tokenizer
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntries, encode_pretraining
-from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
+from hf_xalign.data.sentence_pairs import count_tokens, encode_sentence_pairs
 from hf_xalign.data.words import lettered_words, splitter_version
 from hf_xalign.errors import InputError
 
@@ -346,12 +346,11 @@ def test_share_of_pair_rows(tokenizer, caplog):
 
 def test_ids_are_the_tokenizers(tokenizer):
     dataset = bitext(("die katze, öffnen!", "the cat opening"), ("datei", "file it"))
-    encoded, counts = encode_sentence_pairs(dataset, tokenizer, min_tokens=1, max_tokens=60)
+    encoded = encode_sentence_pairs(dataset, tokenizer, min_tokens=1, max_tokens=60)
     for number, (row, text) in enumerate(zip(encoded, dataset, strict=True)):
         ids = {f"{side}_ids": tokenizer(text[side]).input_ids[1:-1] for side in ("source", "target")}
         languages = {"source_lang": "de", "target_lang": "en"}
         assert row == {**ids, "length": sum(map(len, ids.values())), **languages, "pair": number}
-    assert counts == {"de": PairCounts(2, 0, 0)}
 
 
 def test_filters_of_the_paper(caplog):
@@ -360,22 +359,21 @@ def test_filters_of_the_paper(caplog):
     tokenizer.model_max_length = 512
     sizes = ((9, 20), (20, 9), (10, 10), (120, 9), (64, 64), (118, 10), (64, 65), (0, 30))
     with caplog.at_level(logging.INFO):
-        encoded, counts = encode_sentence_pairs(sized(*sizes, langs=("de", "bn")), tokenizer)
+        encoded = encode_sentence_pairs(sized(*sizes, langs=("de", "bn")), tokenizer)
     assert encoded["pair"][:] == [2, 4, 5] and encoded["length"][:] == [20, 128, 128]
-    assert counts == {"bn": PairCounts(kept=1, short=3, long=0), "de": PairCounts(kept=2, short=1, long=1)}
     assert "bn: 3 short, 0 long of 4; de: 1 short, 1 long of 4" in caplog.text
 
 
 def test_the_models_limit_holds_and_numbers_do_not_move_with_the_filters(tokenizer):
     """The tiny tokenizer takes 64 tokens, 3 of them special."""
-    encoded, counts = encode_sentence_pairs(sized((30, 31), (31, 31)), tokenizer)
-    assert encoded["length"][:] == [61] and counts["de"].long == 1
-    encoded, _ = encode_sentence_pairs(sized(*((k, 10) for k in range(1, 15))), tokenizer, min_tokens=9)
+    encoded = encode_sentence_pairs(sized((30, 31), (31, 31)), tokenizer)
+    assert encoded["length"][:] == [61]
+    encoded = encode_sentence_pairs(sized(*((k, 10) for k in range(1, 15))), tokenizer, min_tokens=9)
     assert encoded["pair"][:] == [length - 11 for length in encoded["length"]] == list(range(8, 14))
 
 
 def test_tokens_are_counted_on_both_sides_of_the_pairs_left(tokenizer):
-    encoded, _ = encode_sentence_pairs(sized((3, 2), (9, 1), (2, 4)), tokenizer, min_tokens=2)
+    encoded = encode_sentence_pairs(sized((3, 2), (9, 1), (2, 4)), tokenizer, min_tokens=2)
     tokens = [token for row in encoded for token in row["source_ids"] + row["target_ids"]]
     assert count_tokens(encoded, len(tokenizer)).tolist() == [tokens.count(token) for token in range(len(tokenizer))]
 

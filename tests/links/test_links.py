@@ -413,8 +413,7 @@ def test_text_of_a_dataset_is_read_as_that_of_a_file(tmp_path):
     composed, decomposed = (bitext((text, "early")) for text in ("früh", "\ufefffru\u0308h"))
     assert align_words(decomposed, f"dictionary:{tmp_path}/en-de.txt")["source_words"][:] == [["früh"]]
     ids = [
-        encode_sentence_pairs(data, make_tokenizer(), min_tokens=1)[0]["source_ids"][:]
-        for data in (composed, decomposed)
+        encode_sentence_pairs(data, make_tokenizer(), min_tokens=1)["source_ids"][:] for data in (composed, decomposed)
     ]
     assert ids[0] == ids[1]
     with pytest.raises(InputError, match="both sides of some rows are in en"):

@@ -132,8 +132,7 @@ def sentence_of(line: str) -> str:
 
 def place_columns(names: Sequence[str]) -> list[str]:
     """Return the columns of book, chapter and verse of a table of a Bible, or none."""
-    kinds = (_NAMES["book"], _NAMES["chapter"], _NAMES["verse"])
-    found = [next((name for name in names if name.casefold() in kind), "") for kind in kinds]
+    found = [next((n for n in names if n.casefold() in _NAMES[kind]), "") for kind in ("book", "chapter", "verse")]
     return found if all(found) else []
 
 
@@ -366,11 +365,13 @@ def text_columns(names: tuple[str, ...], lang: str | None) -> list[str]:
         >>> text_columns(("id", "text", "source"), "de"), text_columns(("key", "Deutsch"), "de")
         (['text'], ['Deutsch'])
     """
-    names = tuple(name for name in names if name.casefold() not in IDS and name not in place_columns(names))
+    place = place_columns(names)
+    names = tuple(name for name in names if name.casefold() not in IDS and name not in place)
     meanings = {name: _meaning(name, (lang, lang or "en")) for name in names}
     plain = [name for name, meaning in meanings.items() if meaning.side == "" or name.casefold() in _NAMES["alone"]]
     sides = [name for name, meaning in meanings.items() if meaning.side]
-    return plain or sides or [name for name, meaning in meanings.items() if meaning.language] or list(names)
+    languages = [name for name, meaning in meanings.items() if meaning.language]
+    return plain or sides or languages or (list(names) if place else [])
 
 
 def looks_like_header(

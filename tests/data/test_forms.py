@@ -558,6 +558,32 @@ REFUSED = {
     ),
     "subwords": ({"a.de": "die Kat@@ ze\n", "a.en": "the cat\n"}, "the source is cut into subwords, which '@@ '"),
     "pieces": ({"a.de": "die Katze\n", "a.en": "▁the ▁cat\n"}, "the target is cut into subwords, which '▁' marks"),
+    "ends of words": (
+        {"a.de": "die</w> kat ze</w>\n", "a.en": "the cat\n"},
+        "the source is cut into subwords, which 'e</w>'",
+    ),
+    "WordPiece": ({"a.de": "die Kat ##ze\n", "a.en": "the cat\n"}, "the source is cut into subwords, which '##z'"),
+    "JSON as plain text": (
+        {"a.txt": '{"text": "Katze"}\n', "b.txt": '{"text": "cat"}\n'},
+        r"lines of JSON, .* the file \.jsonl",
+    ),
+    "escapes of JSON": ({"a.de": "sch\\u00f6n\n", "a.en": "nice\n"}, "the source is escaped, .* Decode it as JSON"),
+    "quoted-printable": ({"a.de": "sch=C3=B6n\n", "a.en": "nice\n"}, "by Python's quopri"),
+    "tokens of Moses": ({"a.de": "E @-@ Mail\n", "a.en": "e @-@ mail\n"}, "the source is tokenized"),
+    "tokens of the Penn Treebank": (
+        {"a.de": "Hund ( x )\n", "a.en": "dog -LRB- x -RRB-\n"},
+        "the target is tokenized",
+    ),
+    "lost letters": ({"a.de": "sch\ufffdn\n", "a.en": "nice\n"}, "the source is decoded with losses"),
+    "forms of Arabic letters": (
+        {"a.tsv": "\ufe8e\ufedf\ufeb4\ufefc\ufee1\tpeace\n"},
+        "in presentation forms of Arabic",
+    ),
+    "ids of sclite": (
+        {"a.de": "die Katze (spk1-utt_01)\n", "a.en": "the cat (spk1-utt_01)\n"},
+        "numbered at the ends",
+    ),
+    "times": ({"a.de": "[00:01] Katze\n", "a.en": "[00:01] cat\n"}, "the source is marked with times"),
     "escapes of Moses": (
         {"a.de": "Wie geht &apos;s ?\n", "a.en": "What &apos;s up ?\n"},
         "is escaped, as '&apos;' shows",

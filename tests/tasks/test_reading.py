@@ -690,6 +690,8 @@ def test_parts_of_speech_are_not_the_name_of_their_annotator(tmp_path, caplog):
     assert read(path, language="sk").rows["labels"][:] == TAGS_OF_TWO
     path.write_text("\n".join(line[2:] for line in TAGGED.format("jana", "jana", "peter").split("\n")))
     assert read(path, language="sk").rows["labels"][:] == TAGS_OF_TWO
+    path.write_text(TAGGED.format("jana", "jana", "peter").replace("!\tPUNCT", "a\tNOUN"))  # as many tags as names
+    assert read(path, language="sk").label_names == {"NOUN", "VERB"}
     path.write_text(TAGGED.format("jana", "peter", "peter"))  # they took turns, which no column shows
     assert read(path, language="sk", label_column="3").rows["labels"][:] == TAGS_OF_TWO
     assert "its last column, read as labels, holds only jana, peter" in caplog.text

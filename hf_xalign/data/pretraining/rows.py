@@ -235,13 +235,8 @@ def _rows(
             ids.append(row)
             lengths.append(len(row) - filled)
             sizes.append(np.diff(ends, prepend=0))
-        return {
-            "input_ids": ids,
-            "length": lengths,
-            "languages": [codes] * len(ids),
-            "parts": sizes,
-            "source_lang": ["+".join(codes)] * len(ids),
-        }
+        columns = ids, lengths, [codes] * len(ids), sizes, ["+".join(codes)] * len(ids)
+        return dict(zip(_ROW, columns, strict=True))
 
     return map_rows(
         # A map over the rows' first sentences, so that the result is cached where the text is.

@@ -180,12 +180,16 @@ def _label_column(
     path: str | Path, sentences: Sequence[Sequence[_Line]], words: Sequence[Sequence[str]], first: int
 ) -> int | None:
     """Return the column of the labels, `first` or one after it; None for the last one."""
-    values = {column: {cells[column - 1] for cells in words} for column in range(first, min(map(len, words)) + 1)}
-    last = values.popitem()[1] if values else set()
+    values = {column: {cells[column - 1] for cells in words} for column in range(first, min(map(len, words)))}
+    last = {cells[-1] for cells in words}
     is_label = OUTSIDE in last or bool(span_parts(last))
+
+    varied = set()  # columns in which the words of a sentence differ; 0 is the last one
+    for column, rows in itertools.product((0, *values), sentences):
+        if len({cells[column - 1] for _, _, cells in rows}) > 1:
+            varied.add(column)
     # A name of an annotator stands at each word of a sentence.
-    annotated = not is_label and any(len(rows) > 1 for rows in sentences)
-    annotated &= all(len({cells[-1] for _, _, cells in rows}) < 2 for rows in sentences)
+    annotated = not is_label and 0 not in varied
     # An annotator or an inner span may follow the labels (UNER, GermEval), an intent may precede them (xSID).
     spans = next(filter(lambda column: span_parts(values[column]), values), None) if first > 2 or annotated else None
     if spans or is_label:
@@ -195,12 +199,12 @@ def _label_column(
     # TreeTagger writes the lemma last, which often equals the word.
     pairs = [(cells[first - 2].lower(), cells[-1].lower()) for cells in words]
     are_lemmas = sum(word == lemma and word.isalpha() for word, lemma in pairs) * 10 > len(words)
-    # Tags are fewer than lemmas, and more than annotators.
-    sizes = {column: len(found) for column, found in values.items()}
-    tags = [column for column, size in sizes.items() if size > len(last) or 1 < size < len(last) * are_lemmas]
+    most = len(last) if are_lemmas else len(words) + 1
+    tags = [column for column, found in values.items() if column in varied and len(found) < most]
     if not tags:
         return None
-    column, names = min(tags, key=sizes.__getitem__), ", ".join(sorted(last)[:_FEW])
+    # Tags are fewer than lemmas.
+    column, names = min(tags, key=lambda column: len(values[column])), ", ".join(sorted(last)[:_FEW])
     if annotated or are_lemmas:
         kind = "lemmas" if are_lemmas else "annotators"
         logger.warning("%s: the labels are in column %s, because the last has %s (%s)", path, column, kind, names)

@@ -33,7 +33,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
 
-    prepare(data, args, data.model_name_or_path)
+    prepare(data, args)
     text = load_text(load_pretraining, data, args)
 
     def make_trainer(args: AlignMLMConfig, text: PretrainingCorpus) -> AlignMLMTrainer:

@@ -27,7 +27,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import PPAConfig, PPATrainer
 
-    prepare(data, args, data.model_name_or_path)
+    prepare(data, args)
     text = load_text(load_sentence_corpus, data, args)
 
     def make_trainer(args: PPAConfig, text: Corpus) -> PPATrainer:

@@ -20,7 +20,6 @@ from hf_xalign.tasks.results import format_scores
 from hf_xalign.trainers.base import search
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.run import Reporting
-from hf_xalign.trainers.base.saving import check_push
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
@@ -28,7 +27,7 @@ Text = TypeVar("Text", bound="RunText")
 Config = TypeVar("Config", bound=AlignmentConfig)
 
 
-def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> None:
+def prepare(data: Any, args: AlignmentConfig) -> None:
     """Check settings and output folder, hold the folder, and seed."""
     if not args.record:
         raise InputError("record=false: a recipe always writes its record. Remove it, or use the trainer in Python.")
@@ -42,9 +41,6 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)
     set_seed(args.seed)
-    # Before the text is read and linked, which may take long.
-    if args.push_to_hub:
-        check_push(args, [base_model] if base_model else [])
 
 
 def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig) -> Text:

@@ -170,8 +170,10 @@ class AlignmentTrainer(ScoringTrainer):
         if isinstance(given, str):
             checkpoints.check_output_dir(args)
         if args.push_to_hub:
-            adapters = getattr(model, "peft_config", {})
-            check_push(args, [config.base_model_name_or_path for config in adapters.values()])
+            bases = [config.base_model_name_or_path for config in getattr(model, "peft_config", {}).values()]
+            # Of a run without scores, no card names the encoder.
+            is_recorded = args.record and (eval_dataset is not None or self.scores_nothing)
+            check_push(args, [*bases, name or base_model] if is_recorded else bases)
         if self.trains_encoder:
             opening.check_precision(model)
         if prompt := getattr(args, "prompt", None):

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1522, 20),
     "core": (2763, 54),
-    "data": (7069, 127),
+    "data": (7070, 127),
     "evaluation": (1913, 17),
     "explore": (291, 3),
     "hub": (343, 9),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
-    "tasks": (2766, 51),
+    "tasks": (2765, 51),
     "trainers": (6700, 80),
 }
 

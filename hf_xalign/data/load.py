@@ -55,7 +55,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 23
+_READING = 24
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"

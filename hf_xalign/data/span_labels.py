@@ -173,7 +173,7 @@ def _unbracketed(labels: Sequence[str]) -> list[str]:
         if opening := _OPENING.fullmatch(label):
             kind = opening["kind"]
             bio.append(f"B-{kind}")
-        elif label in ("*", "*)"):
+        elif label in ("*", "*)", UNLABELLED):
             bio.append(OUTSIDE if kind is None else f"I-{kind}")
         else:
             bio.append(label)

@@ -49,7 +49,6 @@ _SEVERAL = re.compile(r"\d+(?:,\d+)+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
 _MISSING = frozenset({"-100", "-1", "-", "nan", "NaN"})
-_SCORE = re.compile(r"-?\d+\.\d+")  # of a pair of texts, and no class
 
 
 @dataclass(frozen=True)
@@ -663,8 +662,8 @@ def _texts(
     value = value_of(record, label_column, where)
     if isinstance(value, str) and _SEVERAL.fullmatch(value) and value not in classes:
         raise InputError(f"{where}: the label {value!r} joins several classes. Write one class a text.")
-    if isinstance(value, str) and _SCORE.fullmatch(value) and value not in classes:
-        value = float(value)  # refused, as in JSON
+    if isinstance(value, str) and "." in value and _NUMBER.fullmatch(value) and value not in classes:
+        value = float(value)  # a score, which is refused as in JSON
     return {**row, "label": label_of(value, label_column, where, UNLABELLED, classes)}
 
 

@@ -504,6 +504,26 @@ def test_verses_are_joined_by_book_chapter_and_verse(tmp_path, caplog):
     assert "2 ids occur in one file only" in caplog.text
 
 
+def test_columns_of_json_are_joined_by_the_keys_of_their_rows(tmp_path):
+    path = source_of({"a.json": '{"is": {"x": "Halló", "y": "Dagur"}, "en": {"y": "Day", "x": "Hello"}}'}, tmp_path)
+    pairs = load_parallel(f"is={path}")
+    assert list(zip(pairs["source"], pairs["target"])) == [("Halló", "Hello"), ("Dagur", "Day")]
+
+
+@pytest.mark.parametrize("number", ["1", "0.99"])
+def test_numbered_and_scored_rows_are_not_in_the_order_of_wikimatrix(number, tmp_path):
+    path = source_of({"a.tsv": f"{number}\tHalló\tHello\n{number}\tDagur\tDay\n"}, tmp_path)
+    with pytest.raises(InputError, match="--source_column 1 --target_column 2"):
+        load_parallel(f"is={path}")
+    assert load_parallel(f"is={path}", source_column="2", target_column="3")["source"][:] == ["Halló", "Dagur"]
+
+
+def test_a_table_of_one_column_without_a_name_is_refused(tmp_path):
+    path = source_of({"a.csv": "Talo\nKoira\n", "b.csv": "house\ndog\n"}, tmp_path)
+    with pytest.raises(InputError, match="not one column of text; the columns are: Talo"):
+        load_parallel(f"fi={path}")
+
+
 def test_pairs_that_are_rated_are_told(tmp_path, caplog):
     for name, text in (("a.tsv", "sentence1\tsentence2\tlabel\nTalo\tA car\t0\n"), ("b.tsv", "a\tb\nTalo\tA car\n")):
         load_parallel(f"fi={source_of({name: text}, tmp_path)}")

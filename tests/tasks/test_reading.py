@@ -767,3 +767,11 @@ def test_scores_are_no_classes_in_tables_either(tmp_path):
     with pytest.raises(InputError, match=r"column 'label' holds 0\.5"):
         read(path, "sequence", "nl")
     assert read(path, "sequence", "nl", label_names=["0.5", "1"]).label_names == {"0.5"}
+
+
+def test_brackets_of_coreference_are_no_names(tmp_path):
+    word = "{0}\tx\t_\tX\t_\t_\t0\troot\t_\t{1}\n".format
+    brackets = ("Entity=(person-1)", "_", "Entity=(person-2", "Entity=person-2)")
+    (tmp_path / "a.conllu").write_text("".join(map(word, range(1, 5), brackets)))
+    with pytest.raises(InputError, match=r"the label 'person-2\)' marks no span"):
+        read(tmp_path / "a.conllu", label_column="Entity")

@@ -195,8 +195,9 @@ def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
     """Return the columns of a JSON object whose values are columns of texts or numbers; none of another one."""
     columns = {}
     for name, values in content.items():
-        if isinstance(values, dict) and values.keys() == next(iter(content.values())).keys():
-            values = list(values.values())
+        # The rows of another column may be in another order.
+        if isinstance(values, dict) and values.keys() == (first := next(iter(content.values()))).keys():
+            values = [values[key] for key in first]
         name = "text" if name is None else name
         kinds = dict if len(content) > 1 else dict | list  # one list of lists is no column
         if not isinstance(values, list) or not values or isinstance(values[0], kinds):

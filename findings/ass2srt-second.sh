@@ -7,7 +7,7 @@
 # The README says of the option "keep double subtitles", and names none of this.
 # pysubs2 1.8.1 writes the blank, leaves the drawing out, and has one line for the sign.
 # Both lines of a film in one file are a parallel text: the pairs are shifted here without a trace.
-# Here: nothing, data/readers.py reads no SubStation Alpha.
+# Here: nothing, data/readers reads no SubStation Alpha.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -6,7 +6,7 @@
 # A title without an abstract is written without the line for one.
 # Of a brat file, the lines "N", which link an entity to a page of Wikidata or to a dictionary, are lost. Other lines are kept.
 # Known in part: issues 16 and 18 of bioc are of longer lines and of relations, and both were mended.
-# Here: nothing, data/readers.py reads neither.
+# Here: nothing, data/readers reads neither.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

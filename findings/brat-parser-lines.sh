@@ -10,7 +10,7 @@
 # It also imports smart_open, which its package does not require.
 # bioc 2.1 reads the entities of the same file rightly.
 # Entities of two languages, projected by word links, then have texts that no sentence has.
-# Here: nothing, data/readers.py reads no brat.
+# Here: nothing, data/readers reads no brat.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

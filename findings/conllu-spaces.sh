@@ -7,7 +7,7 @@
 # not be, and cannot stand with the other. So "cine ," becomes "cine,".
 # The documentation of conllutils says that blanks are inserted by SpaceAfter=No. udapi 0.5.2 makes the text as the file names it.
 # Word links by character, and pairs of treebanks of two languages (PUD), so are of sentences that nobody wrote.
-# Here: nothing, data/readers.py takes words from CoNLL files, and no text.
+# Here: nothing, data/readers takes the text from the comment "# text".
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

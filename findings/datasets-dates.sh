@@ -3,7 +3,7 @@
 # A column of text becomes timestamps where each row is one date, and stays text where one row is not.
 # Written by `to_json` again, the same rows are milliseconds: what was saved, loaded and saved is another file.
 # With `features=` that name a string, each gets a time at its end that the file has not. A CSV file keeps the text.
-# Here: nothing, data/readers.py reads JSON Lines itself.
+# Here: nothing, data/readers reads JSON Lines itself.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

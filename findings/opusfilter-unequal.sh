@@ -1,7 +1,7 @@
 #!/bin/sh
 # opusfilter 3.3.1: two files of unequal length are cut to the shorter one, without a word and with status 0. Every pair
 # after a missing line is another sentence's translation.
-# Here: data/readers.py refuses such files, and says how many lines each has.
+# Here: data/readers refuses such files, and says how many lines each has.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

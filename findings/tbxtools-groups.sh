@@ -6,7 +6,7 @@
 # Of a term in <tig> all are kept. Version 3 (ISO 30042:2019) has a place for them, <termSec>, for both.
 # The module's text says that it converts files of TBX-Default "to the newest TBX standard", and names nothing that is left out.
 # So a deprecated term is one like the others after it: a seed dictionary then has words that its makers advise against.
-# Here: nothing, data/readers.py reads no TBX. Export a dictionary as TSV.
+# Here: nothing, data/readers reads no TBX. Export a dictionary as TSV.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -6,7 +6,7 @@
 # The package calls itself a converter of SBV and SRT, and its README names none of this. It also imports pytest, which its package does not require.
 # pysubs2 1.8.1 reads all of both files.
 # Transcripts are aligned with sound, and translations with them, in TextGrids. The last pair of each file is then a wrong one.
-# Here: nothing, data/readers.py reads no subtitles and no TextGrid.
+# Here: nothing, data/readers reads no subtitles and no TextGrid.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

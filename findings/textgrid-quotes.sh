@@ -8,7 +8,7 @@
 # doubles them again. In the short form they are right.
 # Nothing is said. praat-textgrids says that it handles the files "in any format". TextGrid 1.6.1 reads all labels rightly.
 # Transcripts of interviews have quotes in them, and glosses and translations in tiers are parallel text.
-# Here: nothing, data/readers.py reads no TextGrid.
+# Here: nothing, data/readers reads no TextGrid.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -6,7 +6,7 @@
 # praatio 6.2.2 reads the same long file rightly.
 # tgt also imports numpy, which its package does not require.
 # Known in part: issue 14 of TextGridTools asks for a proper parser, and names no lost text.
-# Here: nothing, data/readers.py reads no TextGrid.
+# Here: nothing, data/readers reads no TextGrid.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -6,7 +6,7 @@
 # TMX 1.4b allows the first, and says of the second that values are not case-sensitive.
 # Written by js2tmx, the file is shorter. If the last unit has no `tuid`, those of the others are lost too.
 # translate-toolkit 3.20.4 reads all units of each of these files.
-# Here: nothing, data/readers.py reads TMX itself.
+# Here: nothing, data/readers reads TMX itself.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tmx2dataframe 0.3.0: a segment ends at its first inline element, so "Open <bpt>...</bpt>file now" is read as "Open". Of a
 # unit in three languages, the third is lost. Neither is said.
-# Here: data/readers.py reads the text around inline elements, and takes the two languages that are asked for.
+# Here: data/readers reads the text around inline elements, and takes the two languages that are asked for.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

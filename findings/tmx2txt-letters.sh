@@ -3,7 +3,7 @@
 # It takes "<b>" and "</b>" off with `str.strip`, which removes these characters in any order, not these tags.
 # In German, "gelb" (yellow) becomes "gel". Nothing is said, and the report counts all units.
 # translate-toolkit 3.20.4 reads the same file rightly.
-# Here: nothing, data/readers.py reads TMX itself.
+# Here: nothing, data/readers reads TMX itself.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

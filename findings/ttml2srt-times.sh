@@ -7,7 +7,7 @@
 # The README promises SubRip of TTML, and names no part of the format that is left out. TTML2 (W3C) defines both forms of time.
 # ttconv 1.2.3 (PyPI) writes the same file rightly.
 # Subtitles of two languages are joined by their times: a shift of 0.7 seconds and a lost line make wrong pairs.
-# Here: nothing, data/readers.py reads no TTML.
+# Here: nothing, data/readers reads no TTML.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

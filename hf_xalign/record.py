@@ -42,6 +42,7 @@ SCHEMA = 1  # raise it when readers of older records would misread one
 FILENAME = "results.json"
 COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
+DERIVED_FILE = "derived_language.json"  # of pre-training, by which fine-tuning derives the text of its task too
 
 FILE_SUFFIXES = (".conll", ".conllu", ".csv", ".gz", ".json", ".jsonl", ".parquet", ".tmx", ".tsv", ".txt")
 

@@ -42,6 +42,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             args,
             train_dataset=text.train,  # rows of all languages, and of sentence pairs for XLM
             entries=text.dictionary,  # whose embeddings ALIGN-MLM pulls together
+            derived=text.derived,  # saved with the model
             eval_dataset=text.evaluation,
             test_entries=text.test_entries,
             candidates=text.candidates,

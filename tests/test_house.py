@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1522, 20),
-    "core": (2763, 54),
+    "core": (2764, 54),
     "data": (7070, 127),
     "evaluation": (1913, 17),
     "explore": (291, 3),
@@ -37,12 +37,12 @@ CAPS = {
     "modeling": (4672, 67),
     "objectives": (1224, 8),
     "prepare": (914, 3),
-    "recipes": (2450, 26),
+    "recipes": (2437, 26),
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
     "tasks": (2765, 51),
-    "trainers": (6700, 80),
+    "trainers": (6708, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

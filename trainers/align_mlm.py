@@ -16,9 +16,10 @@ from transformers import PreTrainedModel
 
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.masked import PretrainingCollator
+from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.encoding import first_position, position_limit
 from hf_xalign.data.parallel import check_columns, check_dataset, is_by_language
-from hf_xalign.data.pretraining.rows import TokenEntries, encode_pretraining
+from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, encode_pretraining
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
 from hf_xalign.evaluation.scores import Scores
@@ -30,7 +31,7 @@ from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Term, Vectors
-from hf_xalign.record import Record
+from hf_xalign.record import DERIVED_FILE, Record
 from hf_xalign.score import Score
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base.run import Run
@@ -51,6 +52,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         objective: the terms of the loss ([`~hf_xalign.objectives.Term`]), one of them of masked tokens; default: the
             terms of the settings.
         entries: dictionary for `dict_mlm` and `align_mlm`, saved with every checkpoint.
+        derived: language that a part of the text was derived into, saved with every checkpoint.
         eval_dataset: held-out text, in either form.
         test_entries: by language, int64 (n, 2), token pairs whose alignment is evaluated.
         candidates: by language, int64 (m,), candidate tokens of that evaluation. Default: those of `test_entries`.
@@ -85,11 +87,13 @@ class AlignMLMTrainer(AlignmentTrainer):
         args: AlignMLMConfig | None = None,
         *,
         entries: TokenEntries | None = None,
+        derived: DerivedLanguage | None = None,
         test_entries: Mapping[str, np.ndarray] | None = None,
         candidates: Mapping[str, np.ndarray] | None = None,
         **kwargs: Any,
     ):
-        self.entries, self.test_entries, self.candidates = entries, test_entries or {}, candidates or {}
+        self.entries, self.derived = entries, derived
+        self.test_entries, self.candidates = test_entries or {}, candidates or {}
         super().__init__(model, args, **kwargs)
         self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(self.args.device)
 
@@ -225,10 +229,17 @@ class AlignMLMTrainer(AlignmentTrainer):
         return {language: sums[language] / max(1, counts[language]) for language in sums}, loss
 
     def save_files(self, folder: Path, state: dict[str, torch.Tensor] | None = None) -> None:
-        """Save model, tokenizer and the dictionary."""
+        """Save model, tokenizer, the dictionary and the derived language."""
         super().save_files(folder, state)
         if self.entries is not None:
             self.entries.save(folder)
+        if self.derived is not None:
+            self.derived.save(folder / DERIVED_FILE)
+
+    def keep_held_out(self, folder: Path) -> dict[str, str]:
+        """Return {description: file} of the derived language and the dictionary, which are saved with the model."""
+        parts = {"derived language": (self.derived, DERIVED_FILE), "dictionary": (self.entries, ENTRIES_FILE)}
+        return {name: str(folder / file) for name, (part, file) in parts.items() if part is not None}
 
     def load_model(self, checkpoint: str, model: PreTrainedModel) -> None:
         """Load the weights of a run with the same dictionary."""

@@ -9,6 +9,7 @@ from hf_xalign.checks import GIVEN, excludes, needs, setting
 from hf_xalign.data.sources import check_files, check_models, parse_named
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import adapter_base
+from hf_xalign.record import DERIVED_FILE
 from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 # In the place of a folder or a Hub id, neither of which has this name.
 NEW = "new"
-# Fine-tuning reads it from the folder of the run, to derive the text of its task too.
-DERIVED_FILE = "derived_language.json"
 _DATA = "Model and data"
 
 

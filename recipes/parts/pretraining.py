@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +20,7 @@ from hf_xalign.data.derived.rows import derive, derive_pairs
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
 from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntries, encode_pretraining, single_pieces
+from hf_xalign.data.pretraining.rows import TextCounts, TokenEntries, encode_pretraining, single_pieces
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
 from hf_xalign.data.readers.files import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
@@ -30,12 +29,10 @@ from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.pretrained import load_tokenizer
-from hf_xalign.recipes.parts.arguments import DERIVED_FILE, NEW, PretrainingArguments
+from hf_xalign.recipes.parts.arguments import NEW, PretrainingArguments
 from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.record import Record
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.base.run import Reporting
-from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 
 @dataclass
@@ -63,16 +60,6 @@ class PretrainingCorpus(RunText):
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
         pivot, *others = self.languages
         return {"languages": others, "pivot": pivot, "data": self.sources}
-
-    def reporting(self, data: object) -> Reporting:
-        """Return what the recipe adds to the record, and save the derived language and the dictionary too."""
-        exports: dict[str, Callable[[AlignmentTrainer], str]] = {}
-        if self.derived is not None:
-            save = self.derived.save
-            exports["derived language"] = lambda trainer: save(Path(trainer.args.output_dir) / DERIVED_FILE)
-        if self.dictionary is not None:
-            exports["dictionary"] = lambda trainer: str(Path(trainer.args.output_dir) / ENTRIES_FILE)
-        return replace(super().reporting(data), exports=exports)
 
     def describe(self) -> list[str]:
         """Describe text, vocabulary and dictionary, one line each."""

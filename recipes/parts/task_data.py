@@ -18,9 +18,9 @@ from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.load import load_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_tokenizer
-from hf_xalign.recipes.parts.arguments import DERIVED_FILE, ContinualArguments, FinetuneArguments, TaskArguments
+from hf_xalign.recipes.parts.arguments import ContinualArguments, FinetuneArguments, TaskArguments
 from hf_xalign.recipes.parts.run import RunText
-from hf_xalign.record import Record
+from hf_xalign.record import DERIVED_FILE, Record
 from hf_xalign.tasks import Examples, TaggingTask, Task, by_language, find_task, load_tagger, load_task_model
 from hf_xalign.tasks.crossing import code_switch, derive_examples, read_crossed
 from hf_xalign.trainers.base.run import about_scores

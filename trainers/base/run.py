@@ -125,14 +125,12 @@ class Reporting:
         text: entries of the record on the text, arguments of [`~hf_xalign.record.start_record`], in addition to those
             that the trainer reads from its datasets.
         seconds: seconds that were spent before the trainer was made, by what they were spent on.
-        exports: by what they save, functions that save more of a trainer and return where.
         show: function that shows the table before training; by default it is logged at INFO.
     """
 
     settings: Record = field(default_factory=dict)
     text: Record = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    exports: Mapping[str, Callable[[AlignmentTrainer], str]] = field(default_factory=dict)
     show: Callable[[str], None] = shown.info
 
     def added_to(self, text: Record) -> dict[str, Any]:
@@ -292,7 +290,6 @@ class Run:
             with phase(record, "scoring"):
                 drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model)
         saved = {"model": str(folder), **self._kept}
-        saved |= {name: export(trainer) for name, export in self.reporting.exports.items()}
         saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}
         finish(record, folder, saved)
         track_record(trainer.args, record)

@@ -18,7 +18,7 @@ python3 -m venv "$folder/venv"
 from phonecodes.phonecodes import ipa2xsampa, xsampa2ipa
 from scriptconv import ipa_to_xsampa, xsampa_to_ipa
 
-symbols = {"L": "ʎ", "L\\": "ʟ", "&": "ɶ", "X\\": "ħ", "s\\": "ɕ", "z\\": "ʑ", "J\\": "ɟ", "O\\": "ʘ", "n`": "ɳ", "t_h": "tʰ", "a~": "ã", "b_<": "ɓ"}
+symbols = {"L": "ʎ", "L\\": "ʟ", "&": "ɶ", "X\\": "ħ", "s\\": "ɕ", "z\\": "ʑ", "J\\": "ɟ", "O\\": "ʘ", "n`": "ɳ", "t_h": "tʰ", "a~": "a\u0303", "b_<": "ɓ"}
 found = {symbol: xsampa_to_ipa(symbol) for symbol in symbols}
 print(found)
 # Seen: {'L': 'ʟ', 'L\\': 'ʎ', '&': 'æ', 'X\\': 'χ\\', 's\\': 's\\', 'z\\': 'z\\', 'J\\': 'ɲ\\', 'O\\': 'ɔ\\', 'n`': 'n`', 't_h': 't_h', ...}

@@ -41,7 +41,7 @@ CAPS = {
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
-    "tasks": (2765, 51),
+    "tasks": (2764, 51),
     "trainers": (6708, 80),
 }
 

@@ -540,11 +540,12 @@ def _refuse_numbers(source: str, rows: Sequence[Record]) -> None:
 
 
 def _warn_of_labels(source: str, labels: set[str]) -> None:
-    """Warn of labels that differ in capitals alone, or join others, as `joy|anger` does."""
+    """Warn of labels that are scores, differ in capitals alone, or join others, as `joy|anger` does."""
+    scores = [label for label in sorted(labels) if "." in label and _NUMBER.fullmatch(label)]
     by_case = {label.casefold(): label for label in labels}
     for label in sorted(labels):
         joins = labels.issuperset(parts := re.split("[|;,+]", label)) and len(parts) > 1
-        if joins or by_case[label.casefold()] != label:
+        if joins or label in scores[:1] or by_case[label.casefold()] != label:
             others = ", ".join(sorted(labels)[:9])
             logger.warning("%s: the label %r is a class of its own, next to %s", source, label, others)
 
@@ -662,8 +663,6 @@ def _texts(
     value = value_of(record, label_column, where)
     if isinstance(value, str) and _SEVERAL.fullmatch(value) and value not in classes:
         raise InputError(f"{where}: the label {value!r} joins several classes. Write one class a text.")
-    if isinstance(value, str) and "." in value and _NUMBER.fullmatch(value) and value not in classes:
-        value = float(value)  # a score, which is refused as in JSON
     return {**row, "label": label_of(value, label_column, where, UNLABELLED, classes)}
 
 

@@ -524,6 +524,11 @@ def test_a_table_of_one_column_without_a_name_is_refused(tmp_path):
         load_parallel(f"fi={path}")
 
 
+def test_the_language_of_a_reference_is_that_of_the_target(tmp_path):
+    path = source_of({"a.tsv": "src\treference\tsrc_lang\treference_lang\nhouse\tHús\ten\tis\n"}, tmp_path)
+    assert load_parallel(f"is={path}")["source"][:] == ["Hús"]
+
+
 def test_pairs_that_are_rated_are_told(tmp_path, caplog):
     for name, text in (("a.tsv", "sentence1\tsentence2\tlabel\nTalo\tA car\t0\n"), ("b.tsv", "a\tb\nTalo\tA car\n")):
         load_parallel(f"fi={source_of({name: text}, tmp_path)}")

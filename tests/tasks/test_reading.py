@@ -761,12 +761,11 @@ def test_offsets_are_no_words_and_two_columns_of_spans_are_told(tmp_path, caplog
     assert "the last two columns label spans, as gold and predicted ones" in caplog.text
 
 
-def test_scores_are_no_classes_in_tables_either(tmp_path):
+def test_scores_as_classes_are_told_once(tmp_path, caplog):
     path = tmp_path / "a.tsv"
-    path.write_text("sentence1\tsentence2\tlabel\nGoed\tBest\t0.5\n")
-    with pytest.raises(InputError, match=r"column 'label' holds 0\.5"):
-        read(path, "sequence", "nl")
-    assert read(path, "sequence", "nl", label_names=["0.5", "1"]).label_names == {"0.5"}
+    path.write_text("sentence1\tsentence2\tlabel\nGoed\tBest\t0.5\nGoed\tFout\t0.1\nGoed\tGoed\t4.5\n")
+    assert read(path, "sequence", "nl").label_names == {"0.5", "0.1", "4.5"}
+    assert caplog.text.count("the label '0.1' is a class of its own") == caplog.text.count("of its own") == 1
 
 
 def test_brackets_of_coreference_are_no_names(tmp_path):

@@ -26,11 +26,11 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1522, 20),
     "core": (2764, 54),
-    "data": (7070, 127),
+    "data": (7075, 127),
     "evaluation": (1913, 17),
     "explore": (291, 3),
     "hub": (343, 9),
-    "links": (1672, 24),
+    "links": (1665, 24),
     "mapping": (1540, 17),
     "metrics": (488, 2),
     "model_cards": (538, 0),

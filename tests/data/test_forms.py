@@ -510,6 +510,17 @@ def test_columns_of_json_are_joined_by_the_keys_of_their_rows(tmp_path):
     assert list(zip(pairs["source"], pairs["target"])) == [("Halló", "Hello"), ("Dagur", "Day")]
 
 
+@pytest.mark.parametrize("keys", [("1", "2"), ("a", "b"), ("greeting", "farewell")])
+def test_objects_of_json_under_keys_are_rows(keys, tmp_path):
+    rows = [{"is": "Halló", "en": "Hello"}, {"is": "Bless", "en": "Bye", "note": "x"}]
+    path = source_of({"a.json": json.dumps(dict(zip(keys, rows)))}, tmp_path)
+    pairs = load_parallel(f"is={path}")
+    assert list(zip(pairs["source"], pairs["target"])) == [("Halló", "Hello"), ("Bless", "Bye")]
+    languages = {"is": {"title": "Halló", "text": "Bless"}, "en": {"title": "Hello", "text": "Bye"}}
+    path = source_of({"b.json": json.dumps(languages)}, tmp_path)
+    assert load_parallel(f"is={path}")["target"][:] == ["Hello", "Bye"]
+
+
 @pytest.mark.parametrize("number", ["1", "0.99"])
 def test_numbered_and_scored_rows_are_not_in_the_order_of_wikimatrix(number, tmp_path):
     path = source_of({"a.tsv": f"{number}\tHalló\tHello\n{number}\tDagur\tDay\n"}, tmp_path)

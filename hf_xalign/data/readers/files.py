@@ -163,9 +163,9 @@ def load_json(path: str | Path) -> Any:
 def read_json_rows(path: str | Path) -> Rows:
     """Yield `(row, record)` of a JSON file: a list of objects, or an object of such lists, or one of columns.
 
-    In an object of lists of objects, the column `list` holds each list's name. Columns are lists of values of one
-    length, or objects, as pandas writes them; a list of texts is the column `text`. JSON Lines under this suffix are
-    read too.
+    In an object of lists of objects, the column `list` holds each list's name, and in an object of objects that name
+    their texts, the column `key` theirs. Columns are lists of values of one length, or objects, as pandas writes them;
+    a list of texts is the column `text`. JSON Lines under this suffix are read too.
     """
     with open_bytes(path) as stream:
         start = [line.removeprefix(MARK.encode()).strip() for line in itertools.islice(_raw_lines(stream), 2)]
@@ -177,6 +177,11 @@ def read_json_rows(path: str | Path) -> Rows:
     # Read as one text, the rows of a test set would be trained on.
     if len(splits := [name for name in lists if name in forms.SPLITS]) > 1:
         raise InputError(f"{path}: holds several splits, {', '.join(splits)}. Write each to a file of its own.")
+    # Keys of texts, as pandas writes them by orient="index", or keys of a program.
+    keys, first = tuple(key for key in [*lists][:9] if key and len(key) > 1), next(iter(lists.values()), None)
+    named = isinstance(first, dict) and forms.text_columns(tuple(first), None) and not forms.text_columns(keys, None)
+    if named and all(isinstance(record, dict) for record in lists.values()):
+        lists = {None: [{"key": key, **record} for key, record in lists.items()]}
     if columns := _json_columns(lists):
         for row, values in enumerate(zip(*columns.values()), 1):
             yield row, dict(zip(columns, values))
@@ -193,10 +198,10 @@ def read_json_rows(path: str | Path) -> Rows:
 
 def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
     """Return the columns of a JSON object whose values are columns of texts or numbers; none of another one."""
-    columns = {}
+    columns, first = {}, next(iter(content.values()), None)
     for name, values in content.items():
         # The rows of another column may be in another order.
-        if isinstance(values, dict) and values.keys() == (first := next(iter(content.values()))).keys():
+        if isinstance(values, dict) and isinstance(first, dict) and values.keys() == first.keys():
             values = [values[key] for key in first]
         name = "text" if name is None else name
         kinds = dict if len(content) > 1 else dict | list  # one list of lists is no column

@@ -6,10 +6,8 @@ import itertools
 import shlex
 import unicodedata
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from hf_xalign.cache import table_rows
 from hf_xalign.record import Record
 from hf_xalign.score import KINDS, Score
 
@@ -52,7 +50,17 @@ def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     return "\n".join([lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]])
 
 
-DATA = dict(table_rows(Path(__file__).with_name("data_names.tsv")))  # {key in a record's `data`: name}
+DATA = {  # {key in a record's `data`: name}
+    "train": "training",
+    "vectors": "word vectors",
+    "dictionary": "training dictionary",
+    "text": "text of the anchors",
+    "pairs": "sentence pairs",
+    "eval": "evaluation",
+    "test_dictionary": "test dictionary",
+    "probe_train": "probe, training",
+    "probe_test": "probe, test",
+}
 
 
 def score_columns(record: Record) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def render_card(record: Record, *, repo_id: str | None = None, pictures: Collect
     Args:
         record: run's record, from `hf_xalign.record.start_record` or `read_record`.
         repo_id: Hub repository of the model, named in the loading snippet.
-        pictures: names of files next to the card; `curve.png` and `distances_*.png` are shown.
+        pictures: names of files next to the card; `distances_*.png` are shown.
 
     Example:
         >>> from hf_xalign.record import start_record
@@ -180,7 +180,7 @@ def _worse(record: Record) -> list[str]:
 
 def _pictures(names: Collection[str]) -> list[tuple[str, str]]:
     """Return (caption, file) of the pictures that a card shows, in a fixed order."""
-    shown = [("Retrieval during training", "curve.png")] if "curve.png" in names else []
+    shown = []
     distances = re.compile(r"distances_(l2|cosine)_layer(-?\d+)\.png")
     for match in filter(None, map(distances.fullmatch, sorted(names))):
         measure = {"l2": "Euclidean", "cosine": "Cosine"}[match[1]]

@@ -24,9 +24,9 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1522, 20),
-    "core": (2764, 54),
-    "data": (7075, 127),
+    "cli": (1543, 20),
+    "core": (2772, 54),
+    "data": (7066, 126),
     "evaluation": (1913, 17),
     "explore": (291, 3),
     "hub": (343, 9),
@@ -36,13 +36,13 @@ CAPS = {
     "model_cards": (538, 0),
     "modeling": (4672, 67),
     "objectives": (1224, 8),
-    "prepare": (914, 3),
+    "prepare": (927, 3),
     "recipes": (2437, 26),
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
     "tasks": (2764, 51),
-    "trainers": (6708, 80),
+    "trainers": (6675, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -3,10 +3,8 @@
 import builtins
 import json
 import re
-from functools import partial
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 from support.refusals import assert_refused
 
@@ -14,7 +12,6 @@ import hf_xalign
 from hf_xalign.cache import inside
 from hf_xalign.config import parse
 from hf_xalign.data.load import load_parallel
-from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.pretrained import load_tokenizer
@@ -96,17 +93,6 @@ def test_no_code_of_a_repository_runs(hostile, tmp_path):
         "align_mlm": lambda: align_mlm.main([*words, "--use_cpu", "true", "--objective", "mlm", "--corpus", corpus]),
     }
     assert_refused({name: (call, "hostile") for name, call in table.items()})
-
-
-def test_parquet_that_fills_the_memory_is_refused(tmp_path):
-    for name, rows in {"one value": ["a" * (65 << 20)], "repeated": ["a" * (1 << 20)] * 30}.items():
-        path = tmp_path / f"{name}.parquet"
-        table = pyarrow.table({"source": rows, "target": ["b"] * len(rows), "text": rows})
-        pyarrow.parquet.write_table(table, path, compression="zstd", use_dictionary=False)
-        del table
-        for read in (partial(load_parallel, source_lang="de"), load_monolingual):
-            with pytest.raises(InputError, match=rf"{name}\.parquet: .* bytes expand to .*, too many for text"):
-                read(path)
 
 
 def test_a_token_is_no_argument():

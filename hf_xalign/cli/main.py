@@ -13,13 +13,27 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from hf_xalign._version import __version__
-from hf_xalign.cache import table_rows
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 
-COMMANDS = dict(table_rows(Path(__file__).with_name("commands.tsv")))  # {name: line of `hf-xalign --help`}
+COMMANDS = {  # {name: line of `hf-xalign --help`}
+    "prepare": "clean noisy sentence pairs",
+    "align-words": "align the words of sentence pairs",
+    "extend-vocabulary": "add pieces for words that an encoder's tokenizer cannot write, or splits badly",
+    "train": "train by a method: fao, mao, ppa, mapping, align_mlm, finetune, continual",
+    "evaluate": "score word and sentence retrieval of a model, and compare it with its base",
+    "compare": "compare fine-tuned systems over languages and seeds",
+    "distances": "measure distances of linked and random words, at each stage of an encoder",
+    "reproduce": "run the tables and figures of the papers, published values next to ours",
+    "inspect": "show how similar the words of two sentences are to a model",
+    "explore": "open a page to look at a run: links, neighbours of words, search, a map",
+    "report": "write an HTML report of a run",
+    "card": "rewrite the model card of a run",
+    "export": "write an encoder for sentence-transformers or ONNX Runtime",
+    "push": "push a run's folder to the Hub",
+    "demo": "align German and Bengali with English, using the built-in encoder and text",
+}
 _HELP = """usage: hf-xalign [--debug] COMMAND ...
 
 Align the languages of a multilingual encoder.

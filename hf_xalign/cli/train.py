@@ -14,12 +14,19 @@ from pathlib import Path
 from types import ModuleType
 
 from hf_xalign import config, recipes
-from hf_xalign.cache import table_rows
 from hf_xalign.checks import GIVEN, check_choice, excludes, setting
 from hf_xalign.errors import InputError
 
 FOLDER = Path(str(recipes.__file__)).parent
-METHODS = dict(table_rows(Path(__file__).with_name("methods.tsv")))  # {method: line of `hf-xalign train --help`}
+METHODS = {  # {method: line of `hf-xalign train --help`}
+    "fao": "fine-tune the encoder on word links, with a regularizer (Cao et al. 2020)",
+    "mao": "train a small module on top of the frozen encoder, on word links",
+    "ppa": "align sentences by momentum contrast, and words by TLM (post-pretraining alignment)",
+    "mapping": "learn a matrix between word vectors, without training the encoder",
+    "align_mlm": "pre-train by MLM, XLM, DICT-MLM or ALIGN-MLM",
+    "finetune": "fine-tune for a task in one language, and score it on many",
+    "continual": "fine-tune for a task while linked words of other languages stay aligned",
+}
 
 DESCRIPTION = """Train an encoder by the recipe of a method.
 

@@ -35,9 +35,6 @@ _DONTNEED = 4  # of Linux's madvise
 _WORK = ".work"  # subfolder of an output folder until its run is done
 _GROUP = 50_000  # rows that a reader of a shard holds in memory
 _BATCH = 10_000  # rows
-_LONGEST_VALUE = 64 << 20  # bytes of a row of text
-# Text is never compressed to a thousandth of its size, except small files of repeated lines: bytes, and the factor.
-_SUSPICIOUS, _DENSEST = 16 << 20, 1000
 
 
 def scan_columns(dataset: Dataset, *columns: str) -> Iterator[Any]:
@@ -107,12 +104,6 @@ def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
         # Arrow keeps every chunk it has read unless the buffer is small and [`parquet_batches`] reads the rows.
         pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file,
     ):
-        # By row group, because Arrow aborts the process on a column with damaged metadata.
-        groups = list(map(file.metadata.row_group, range(file.num_row_groups)))
-        packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
-        if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_VALUE * max(file.metadata.num_rows, 1):
-            sizes = f"{packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows"
-            raise InputError(f"{path}: {sizes}, too many for text. Write the file again.")
         yield file
 
 

@@ -29,7 +29,20 @@ if TYPE_CHECKING:
     from lingua import Language, LanguageDetector
 
 # {step: what it removes}. Cheap rules are first, so that expensive ones see fewer pairs.
-STEPS = dict(table_rows(Path(__file__).with_name("steps.tsv")))
+STEPS = {
+    "empty": "a side without a letter or a digit",
+    "identical": "two sides that differ only in case and punctuation",
+    "length": "a side of more than max_words words or 20 times as many characters",
+    "ratio": "one side more than max_ratio times as long as the other",
+    "script": "less than min_script of the letters in a script of the side's language",
+    "numbers": "numbers that disagree",
+    "urls": "addresses that disagree",
+    "language": "a side that the language identifier assigns to another language",
+    "test": "a side that is in a test set, or has 13 words in a row from one",
+    "duplicate": "a pair that equals an earlier one",
+    "near_duplicate": "a pair that is nearly equal to an earlier one",
+    "margin": "a margin below min_margin",
+}
 _CONTROL = regex.compile(r"\p{Cc}+")
 # Soft hyphens, joiners, marks of direction and variation: no reader sees them, so no comparison may either.
 _INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")

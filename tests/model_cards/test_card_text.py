@@ -81,7 +81,7 @@ def test_bare_and_older_records_give_a_card():
 
 
 def test_pictures_of_the_folder_are_shown(tmp_path):
-    shown = ["curve.png", "distances_cosine_layer-1.png", "distances_l2_layer0.png"]
+    shown = ["distances_cosine_layer-1.png", "distances_l2_layer0.png"]
     for name in (*shown, "alignment.png", "distances_x.png"):
         (tmp_path / name).write_bytes(b"")
     card = write_card(tmp_path, make_record()).read_text()

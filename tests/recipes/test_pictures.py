@@ -17,7 +17,6 @@ from hf_xalign.hub.files import Contents
 from hf_xalign.links.frozen import read_links
 from hf_xalign.recipes import distances, fao
 from hf_xalign.record import read_record
-from hf_xalign.trainers.base import run as runs
 from hf_xalign.trainers.base import scoring, word
 
 DISTANCES = ["distances_cosine_layer-1.png", "distances_l2_layer-1.png"]
@@ -31,8 +30,7 @@ def drawn(folder):
 
 def test_a_run_leaves_pictures(fao_run, mao_run, ppa_run, files):
     folder = fao_run.folder
-    assert drawn(folder) == ["curve.png", *DISTANCES] and drawn(ppa_run.folder) == ["curve.png"]
-    assert drawn(mao_run.folder) == DISTANCES  # nothing was evaluated on the way
+    assert drawn(folder) == drawn(mao_run.folder) == DISTANCES and drawn(ppa_run.folder) == []
     # The numbers next to the pictures are those of the two encoders on the text that the run was scored on.
     grid, links = json.loads((folder / "distances.json").read_text()), read_links(folder / "eval_links.jsonl")
     measured = {
@@ -44,16 +42,15 @@ def test_a_run_leaves_pictures(fao_run, mao_run, ppa_run, files):
         for kind in ("linked", "random"):
             assert_rounding(cell[kind]["mean"], own[kind]["mean"], ENCODER, scale=8.0, dtype=torch.float32)
     record, card = read_record(folder), (folder / "README.md").read_text()
-    assert "![Retrieval during training](curve.png)" in card
     assert all(f"]({name})" in card for name in DISTANCES)
-    assert record["saved_to"]["pictures"] == ", ".join(str(folder / name) for name in ("curve.png", *DISTANCES[::-1]))
+    assert record["saved_to"]["pictures"] == ", ".join(str(folder / name) for name in DISTANCES[::-1])
     pushed = Contents(folder, base_model="someone/base").read("someone/model")
-    assert b"](curve.png)" in pushed["README.md"] and {"curve.png", *DISTANCES} <= set(pushed)
+    assert set(DISTANCES) <= set(pushed)
 
 
 def test_without_matplotlib_a_run_says_how_to_get_pictures(files, tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # importing it fails
-    for name in ("curve.png", "distances.json", "other.png"):
+    for name in ("distances_l2_layer-1.png", "distances.json", "other.png"):
         (tmp_path / name).write_text("of an earlier run")
     options = ("--eval_strategy", "steps", "--eval_steps", "1", "--max_steps", "1", "--report_to", "none")
     output_of(fao.main, command(files, *options, out=tmp_path))
@@ -71,15 +68,6 @@ def test_no_score_is_computed_twice(files, tmp_path, monkeypatch):
     assert scored == ["Scoring before", "Scoring after"] and "before" in printed.partition("training ")[0]
     table = printed[printed.rindex("language  metric") :]
     assert max(map(len, table.replace(str(tmp_path), "runs/fao_joint_builtin").splitlines())) <= 80
-    assert (tmp_path / "curve.png").is_file()  # of the scores before and after
-
-
-def test_curves_are_scores_that_have_both_directions():
-    log = [
-        {"step": 0, "eval_retrieval": 0.2, "eval_de_retrieval_mean": 0.25, "eval_de_retrieval_mean_to_pivot": 0.1},
-        {"step": 5, "eval_de_retrieval_mean": 0.5, "eval_de_retrieval_mean_to_pivot": 0.2, "eval_runtime": 1.0},
-    ]
-    assert runs.score_curves(log) == {"de_retrieval_mean": {0: 0.25, 5: 0.5}}
 
 
 def test_from_stages_to_figures(files, tmp_path):

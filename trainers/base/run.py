@@ -27,7 +27,7 @@ from hf_xalign.distributed import unsharded_class
 from hf_xalign.environment import give_back_memory
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, Distances, grid_of, write_distances
-from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
+from hf_xalign.evaluation.plots import require_matplotlib
 from hf_xalign.evaluation.scores import Examples, Protocol, Scores, fill_words, merge_scores
 from hf_xalign.evaluation.vectors import encode_pooled_sentences, vector_drift
 from hf_xalign.model_cards import write_card
@@ -61,55 +61,22 @@ _ELSEWHERE = {
     "dataloader_num_workers",
 }  # fmt: skip
 
-# Files of an earlier run in the folder, which the new card would show.
-CURVE = "curve.png"
-_OURS = (CURVE, "distances_*.png", NUMBERS)
 
-
-def draw_pictures(log: Sequence[Record], distances: Record, folder: Path, base_model: str) -> list[Path]:
-    """Draw the figures into `folder` and remove those of an earlier run; log a warning if matplotlib is missing.
-
-    `log` is the trainer's log, and `distances` are those of linked words by stage, by their mean subword.
-    """
-    for pattern in _OURS:
-        for path in folder.glob(pattern):
-            path.unlink()
+def draw_pictures(distances: Record, folder: Path, base_model: str) -> list[Path]:
+    """Draw the distances of linked words by stage into `folder`."""
+    # The new card would show those of an earlier run.
+    for path in (*folder.glob("distances_*.png"), folder / NUMBERS):
+        path.unlink(missing_ok=True)
+    both = {stage: distances[stage] for stage in ("before", "after") if distances.get(stage)}
+    if len(both) < 2:
+        return []
     try:
         require_matplotlib()
     except InputError as error:
         logger.warning("no pictures on the card: %s", error)
         return []
-    curves = score_curves(log)
-    drawn = [draw_curves(curves, folder / CURVE)] if max(map(len, curves.values()), default=0) > 1 else []
-    if distances.get("before") and distances.get("after"):
-        both = {stage: distances[stage] for stage in ("before", "after")}
-        sources = {"before": base_model, "after": str(folder)}
-        grid = grid_of(both, sources, pooling="mean")
-        drawn += [path for path in write_distances(grid, folder) if path.suffix == ".png"]
-    return drawn
-
-
-def score_curves(log: Sequence[Record]) -> dict[str, dict[int, float]]:
-    """Return {`<language>_<score>`: {step: score}} for the scores in the log that are means of both directions."""
-    curves: dict[str, dict[int, float]] = {}
-    for row in log:
-        for name, value in row.items():
-            if f"{name}_to_pivot" in row:
-                curves.setdefault(name.removeprefix("eval_"), {})[row["step"]] = value
-    return curves
-
-
-def draw_curves(curves: Mapping[str, Mapping[int, float]], path: Path) -> Path:
-    """Draw scores, in percent, over steps, as PNG."""
-    figure = new_figure(6.4, 3.6)
-    axes = figure.subplots()
-    for name, points in curves.items():
-        axes.plot(list(points), [100 * score for score in points.values()], marker="o", markersize=3, label=name)
-    axes.set_xlabel("step")
-    axes.set_ylabel("score on held-out text (%)")
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize="small")
-    return save_figure(figure, path)
+    grid = grid_of(both, {"before": base_model, "after": str(folder)}, pooling="mean")
+    return [path for path in write_distances(grid, folder) if path.suffix == ".png"]
 
 
 # Pivot sentences of the drift check.
@@ -288,7 +255,7 @@ class Run:
         drawn: list[Path] = []
         if self.pivot:
             with phase(record, "scoring"):
-                drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model)
+                drawn = draw_pictures(self.distances, folder, self.base_model)
         saved = {"model": str(folder), **self._kept}
         saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}
         finish(record, folder, saved)

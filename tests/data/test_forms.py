@@ -494,6 +494,13 @@ def test_the_header_of_a_dictionary_says_which_word_is_which(name, text, tmp_pat
     assert (" is read as en. " in caplog.text) == ("en" not in text.split("\n")[0])
 
 
+@pytest.mark.parametrize("name", ["a.tsv", "en-lt.tsv"])
+@pytest.mark.parametrize("header", ["word\tenglish", "Lithuanian\ttranslation"])
+def test_one_language_in_the_header_of_a_dictionary_is_enough(header, name, tmp_path):
+    path = source_of({name: f"{header}\nšuo\tdog\nkatė\tcat\n"}, tmp_path)
+    assert load_dictionary(path, "lt") == [("dog", "šuo"), ("cat", "katė")]
+
+
 def test_verses_are_joined_by_book_chapter_and_verse(tmp_path, caplog):
     rows = ((1, 1, "Am Anfang"), (1, 3, "Es werde Licht"), (2, 1, "So wurden vollendet"))
     german = "".join(f"Gen,{chapter},{verse},{text}\n" for chapter, verse, text in rows)

@@ -694,7 +694,7 @@ def test_parts_of_speech_are_not_the_name_of_their_annotator(tmp_path, caplog):
     assert read(path, language="sk").label_names == {"NOUN", "VERB"}
     path.write_text(TAGGED.format("jana", "peter", "peter"))  # they took turns, which no column shows
     assert read(path, language="sk", label_column="3").rows["labels"][:] == TAGS_OF_TWO
-    assert "its last column, read as labels, holds only jana, peter" in caplog.text
+    assert "its last column, read as labels, holds jana, peter. Or give --label_column 3" in caplog.text
 
 
 WORD_ROWS = [("d1", 0, "Anna", "B-per"), ("d1", 0, "lacht", "O"), ("d2", 0, "Er", "O"), ("d2", 0, "geht", "O")]

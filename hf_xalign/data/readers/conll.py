@@ -211,8 +211,7 @@ def _label_column(
         return column
     # Names have small letters, unlike most tags.
     if len(last) <= _FEW and all(name[0].isalpha() and not name.isupper() for name in last if name):
-        advice = f"If they name annotators, give label_column (--label_column {column})"
-        logger.warning("%s: its last column, read as labels, holds only %s. %s", path, names, advice)
+        logger.warning("%s: its last column, read as labels, holds %s. Or give --label_column %s", path, names, column)
     return None
 
 

@@ -335,8 +335,8 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
     NFC-normalized; empty lines, and comments (#) at the start, are skipped. A file that is named after other
     languages, or both in the other order, gives a warning.
     """
-    path = Path(path)
-    forms.warn_of_name(path.name, source_lang, target_lang)
+    path, languages = Path(path), (source_lang, target_lang)
+    forms.warn_of_name(path.name, *languages)
     if source_lang and forms.names_pivot_first(path.name, target_lang, source_lang):
         logger.warning("%s: its first words are read as %s, although the name says otherwise", path, target_lang)
     entries: Entries = []
@@ -347,13 +347,14 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
         if not any(fields) or (not entries and fields[0].startswith("#")):
             continue
         may_be_header = not (header or entries or any(map(str.isdecimal, fields)))
-        if may_be_header and (pair := forms.find_columns(tuple(fields), source_lang, target_lang)):
+        if may_be_header and (pair := forms.find_columns(tuple(fields), *languages)):
             names = [pair.target, pair.source]
             if not pair.by_language:
                 # `word` and `translation` name no language. The file's name may say that `source` is the pivot.
-                if not pair.directed or pair.source.casefold() in forms.TEXT:
+                is_gloss = pair.target.casefold() in ("translation", "meaning", "gloss")
+                if not pair.directed or (is_gloss and pair.source.casefold() in forms.TEXT):
                     names.sort(key=fields.index)
-                elif forms.names_pivot_first(path.name, source_lang, target_lang):
+                elif pair.source[:3].lower() in ("sou", "src") and forms.names_pivot_first(path.name, *languages):
                     names.reverse()
                 logger.warning("%s: %r is read as %s. If it is not, name it by a code", path, names[0], target_lang)
             header = {name: fields.index(name) for name in names}

@@ -761,6 +761,14 @@ def test_offsets_are_no_words_and_two_columns_of_spans_are_told(tmp_path, caplog
     assert "the last two columns label spans, as gold and predicted ones" in caplog.text
 
 
+def test_names_of_sentences_are_no_words(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("".join(f"s{n}\tИван\tN\ns{n}\tспи\tV\n\n" for n in range(3)))
+    with pytest.raises(InputError, match="no column 'tokens'; the columns are labels, 1, 2, 3"):
+        read(path, language="bg")
+    assert read(path, language="bg", text_columns=["2"]).rows["tokens"][0] == ["Иван", "спи"]
+
+
 def test_scores_as_classes_are_told_once(tmp_path, caplog):
     path = tmp_path / "a.tsv"
     path.write_text("sentence1\tsentence2\tlabel\nGoed\tBest\t0.5\nGoed\tFout\t0.1\nGoed\tGoed\t4.5\n")

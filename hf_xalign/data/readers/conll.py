@@ -138,9 +138,9 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
     if numbered := _are_numbered(sentences):
         sentences = [[line for line in rows if line[2][0].isdecimal()] for rows in sentences]
-    # Names of documents stand before the words in OntoNotes, in the first of many columns.
+    # Names of documents stand before the words in OntoNotes, in the first of many columns, elsewhere of sentences.
     firsts = [[cells[0] for _, _, cells in rows] for rows in sentences if len(rows) > 1]
-    named_after = any(len(names) > 9 or len(words[0]) > 3 for names in firsts)
+    named_after = len(firsts) > 2 or any(len(names) > 9 or len(words[0]) > 3 for names in firsts)
     named_after &= all(len(set(names)) == 1 for names in firsts)
     # Labels are fewer than words, so they stand first here.
     named_after |= sum(cells[0].isdecimal() for cells in words) * 2 > len(words) and not numbered  # of characters

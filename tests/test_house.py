@@ -24,7 +24,7 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1543, 20),
+    "cli": (1545, 20),
     "core": (2772, 54),
     "data": (7066, 126),
     "evaluation": (1913, 17),
@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1540, 17),
     "metrics": (488, 2),
     "model_cards": (538, 0),
-    "modeling": (4672, 67),
+    "modeling": (4669, 67),
     "objectives": (1224, 8),
     "prepare": (927, 3),
     "recipes": (2437, 26),

@@ -88,6 +88,7 @@ def run(args: Arguments) -> None:
     from hf_xalign.evaluation import score_retrieval
     from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols, score_sentences
     from hf_xalign.modeling.loading import choose_device
+    from hf_xalign.modeling.word_vectors import sharing_states
     from hf_xalign.modeling.xalign.config import XAlignConfig
     from hf_xalign.record import to_plain
     from hf_xalign.tables import score_columns, score_rows, table
@@ -108,20 +109,21 @@ def run(args: Arguments) -> None:
     probed: list[Probed] = []
     for stage, name, model, tokenizer in pairs.load_stages(args, job, device, prompt, lines):
         names[stage] = name
-        if text is not None:
-            check_pieces(text, tokenizer, f"{name}, the text")
-            scored = shared | {"desc": f"Scoring {name}", "examples": examples[stage] if args.examples else None}
-            if "words" in args.tasks:
-                module = isinstance(getattr(model, "active_peft_config", None), XAlignConfig)
-                words: dict[str, Any] = {"word_view": whole_words and module, "protocols": protocols}
-                words |= {"poolings": poolings, "all_occurrences": True}
-                scores[stage] = score_retrieval(model, tokenizer, text, **words, **scored)
-            if "sentences" in args.tasks:
-                scores[stage] = merge_scores(scores[stage], score_sentences(model, tokenizer, text, **scored))
+        with sharing_states(model, keep=getattr(text, "_fingerprint", "") if stage == "before" else ""):
+            if text is not None:
+                check_pieces(text, tokenizer, f"{name}, the text")
+                scored = shared | {"desc": f"Scoring {name}", "examples": examples[stage] if args.examples else None}
+                if "words" in args.tasks:
+                    module = isinstance(getattr(model, "active_peft_config", None), XAlignConfig)
+                    words = scored | {"poolings": poolings, "protocols": protocols, "all_occurrences": True}
+                    words["word_view"] = whole_words and module
+                    scores[stage] = score_retrieval(model, tokenizer, text, **words)
+                if "sentences" in args.tasks:
+                    scores[stage] = merge_scores(scores[stage], score_sentences(model, tokenizer, text, **scored))
+            for probe in probes:
+                probed.append((stage, probe, probe.examples(model, tokenizer, **shared)))
+                scores[stage] = merge_scores(scores[stage], probe.scores(probed[-1][2]))
         pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
-        for probe in probes:
-            probed.append((stage, probe, probe.examples(model, tokenizer, **shared)))
-            scores[stage] = merge_scores(scores[stage], probe.scores(probed[-1][2]))
         del model
     fill_words(scores, pooling)
     # Written at the end, so that an interrupted command can be run again.

@@ -156,13 +156,10 @@ def sharing_states(model: nn.Module, keep: str = "") -> Iterator[None]:
     if language_ids(cast(PreTrainedModel, model).config) is not None:
         yield
         return
-    known: dict[str, torch.Tensor] = {}
-    changing = (BaseTunerLayer, TopLayer)
-    if any(is_sharded(module) or isinstance(module, changing) for module in model.modules()):
+    if any(is_sharded(module) or isinstance(module, (BaseTunerLayer, TopLayer)) for module in model.modules()):
         keep = ""
     path = cache_dir("states") / f"{digest(encoder_fingerprint(model), keep)}.safetensors" if keep else None
-    if path is not None and path.exists():
-        known = load_file(path)
+    known = load_file(path) if path is not None and path.exists() else {}
     before, outer = len(known), _SHARED.set((model, known))
     try:
         yield

@@ -23,6 +23,7 @@ from hf_xalign.evaluation import encode_words, score_retrieval
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
 from hf_xalign.links import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links, read_links
+from hf_xalign.modeling import word_vectors
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.recipes import fao, mao, mapping, ppa
 from hf_xalign.recipes.fao import main as fao_main
@@ -153,7 +154,7 @@ def test_retrieval_is_compared_by_sentence(models, capsys, tmp_path):
     assert "before/seed-0: there are example scores already" in capsys.readouterr().err
 
 
-def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
+def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path, monkeypatch):
     base, tuned = str(models / "base"), str(models / "tuned")
     data, file = f"de={models / 'test.tsv'}", tmp_path / "scores.json"
     assert main(["evaluate", tuned, "--base", base, "--data", data, "--device", "cpu", "--json", str(file)]) == 0
@@ -169,6 +170,17 @@ def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
     before, after = (kept["scores"][stage]["de"]["retrieval_mean"] for stage in ("before", "after"))
     shown = [f"{100 * before:.1f}", f"{100 * after:.1f}", f"{100 * (after - before):+.1f}"]
     assert line == ["de", "retrieval_mean", *shown]
+
+    # Of the base, whose states the first command kept, nothing is encoded again.
+    passes, forward = [], word_vectors._forward
+    monkeypatch.setattr(word_vectors, "_forward", lambda model, *a, **kw: passes.append(1) or forward(model, *a, **kw))
+    assert main(["evaluate", base, "--base", base, "--data", data, "--device", "cpu", "--json", str(file)]) == 0
+    once = len(passes)
+    capsys.readouterr()
+    assert json.loads(file.read_text("utf-8"))["scores"]["before"] == kept["scores"]["before"]
+    assert main(["evaluate", tuned, "--data", data, "--device", "cpu"]) == 0
+    capsys.readouterr()
+    assert len(passes) == 2 * once > 0
 
     keep_links(links, tmp_path)
     again = ["evaluate", tuned, "--links", str(tmp_path / "eval_links.jsonl"), "--tasks", "words", "--device", "cpu"]

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1545, 20),
     "core": (2772, 54),
-    "data": (7066, 126),
+    "data": (7065, 126),
     "evaluation": (1913, 17),
     "explore": (291, 3),
     "hub": (343, 9),

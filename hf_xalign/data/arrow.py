@@ -22,7 +22,6 @@ import pyarrow.parquet
 from datasets import Dataset
 
 from hf_xalign import cache
-from hf_xalign.cache import checksum, hold_folder, leave_folder, read_mark, replacing, write_mark
 from hf_xalign.data import forms
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
@@ -134,23 +133,23 @@ def open_work(folder: Path, identity: str) -> Iterator[Path]:
     files and shards of other runs are removed. A block that fails before any work is done leaves no new folder behind.
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
-    hold_folder(folder)
+    cache.hold_folder(folder)
     work = folder / _WORK
     mark = work / "settings.json"
     try:
         if not work.exists() and any(folder.glob("*.parquet")):
             raise InputError(f"{folder} already holds Parquet files. Give another folder, or remove them.")
-        if (read_mark(mark) or {}).get("identity") != identity:
+        if (cache.read_mark(mark) or {}).get("identity") != identity:
             for shard in folder.glob("part-*-of-*.parquet"):
                 shard.unlink()
             shutil.rmtree(work, ignore_errors=True)
-            write_mark(mark, {"identity": identity})
+            cache.write_mark(mark, {"identity": identity})
         yield work
         shutil.rmtree(work)
     finally:
         if not {*work.glob("*.json")} - {mark}:
             shutil.rmtree(work, ignore_errors=True)
-            leave_folder(folder, new)
+            cache.leave_folder(folder, new)
 
 
 def finished_shards(folder: Path, split: str = "train") -> list[Path]:
@@ -178,11 +177,11 @@ def write_shard(path: Path, tables: Iterable[pyarrow.Table]) -> dict[str, Any]:
     """Write one or more tables atomically, and return `file`, `pairs` and `checksum` (XXH3)."""
     rows, stream = 0, iter(tables)
     first = next(stream)
-    with replacing(path) as partial, pyarrow.parquet.ParquetWriter(partial, first.schema, compression="zstd") as file:
+    with cache.replacing(path) as made, pyarrow.parquet.ParquetWriter(made, first.schema, compression="zstd") as file:
         for table in itertools.chain([first], stream):
             file.write_table(table, row_group_size=_GROUP)
             rows += len(table)
-    return {"file": path.name, "pairs": rows, "checksum": checksum(path)}
+    return {"file": path.name, "pairs": rows, "checksum": cache.checksum(path)}
 
 
 def read_rows(
@@ -217,7 +216,7 @@ def cached_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, u
             raise InputError(f"{name}: there are no {unit} in it")
         with (
             progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False) as bar,
-            replacing(path) as partial,
+            cache.replacing(path) as partial,
             pyarrow.OSFile(str(partial), "wb") as file,
             pyarrow.ipc.new_stream(file, first.schema) as out,
         ):

@@ -136,7 +136,7 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
         yield
         return
     modules = _modules_with_maps(model)
-    before = set_languages(model)
+    before = current_languages(model)
     rows = language_ids(cast(PreTrainedModel, model).config)
     row = None if rows is None else language_number(language, rows, EMBEDDINGS)
 
@@ -155,7 +155,7 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
                 module._language = old
 
 
-def set_languages(model: nn.Module) -> list[str | None]:
+def current_languages(model: nn.Module) -> list[str | None]:
     """Return the language that each module with one map per language is set to."""
     return [module._language for module in _modules_with_maps(model)]
 

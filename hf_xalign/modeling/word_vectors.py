@@ -27,7 +27,7 @@ from hf_xalign.distributed import is_sharded
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_fingerprint
-from hf_xalign.modeling.languages import language_ids, set_languages
+from hf_xalign.modeling.languages import current_languages, language_ids
 from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.tensors import write_tensors
 from hf_xalign.modeling.xalign.config import modules_of
@@ -92,7 +92,7 @@ def hidden_batches(
     encoder, known = _SHARED.get() or (None, {})
     keys, share = [], encoder is model and not (dtype or extra or cluster)
     if share:
-        context = f"layers {list(layers)} {set_languages(model)}"
+        context = f"layers {list(layers)} {current_languages(model)}"
         keys = [f"{context} {' '.join(map(str, ids))}" for ids in sentences]
         is_known = np.array([keys[k] in known for k in order], dtype=bool)
         for start in range(0, is_known.sum(), batch_size):

@@ -271,7 +271,7 @@ def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monk
     second = load_parallel(path, source_lang="de")
     assert first["source"] == ["eins"] and second["source"] == ["zwei"]
 
-    monkeypatch.setattr(load.arrow, "replacing", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(load.arrow.cache, "replacing", lambda *_: pytest.fail("read again"))
     again = load_parallel(write(tmp_path / "copy.tsv", "eins\tone\n"), source_lang="de")
     assert again["source"] == ["eins"] and again._fingerprint == first._fingerprint
     assert again.cache_files[0]["filename"].startswith(str(cache_dir("parallel")))

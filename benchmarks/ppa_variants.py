@@ -16,7 +16,6 @@ from text import Text
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
-from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
 from hf_xalign.errors import InputError
@@ -214,8 +213,7 @@ def head_batches(text: Text, args: PPAConfig, pairs: int, count: int) -> list[Ba
     """The pairs whose concatenation is nearest to `WIDTH` tokens, `count` times, other tokens hidden each time."""
     tokenizer = text.tokenizer
     encoded = encode_sentence_pairs(text.train, tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens)
-    codes = {code: number for number, code in enumerate(sorted(count_languages(text.train)))}
-    collator = PPACollator(tokenizer, languages=codes, seed=args.seed, contrast=False)
+    collator = PPACollator(tokenizer, seed=args.seed, contrast=False)
     away = WIDTH - sum(map(len, sentence_frame(tokenizer)))
     lengths = encoded["length"][:]
     rows = encoded.__getitems__(sorted(range(len(lengths)), key=lambda row: abs(lengths[row] - away))[:pairs])

@@ -17,15 +17,26 @@ from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hf_xalign.cache import table_rows
 from hf_xalign.recipes.parts.arguments import option
 from hf_xalign.recipes.parts.command import run
 
 if TYPE_CHECKING:
     from hf_xalign.statistics.comparison import Comparison
 
-# `[` is in braces because, at the head of a row, it would be an argument of the line break before it.
-_LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | dict(table_rows(Path(__file__).with_name("latex.tsv")))
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # at the head of a row it would be an argument of the line break before it
+    "]": "{]}",
+    "*": r"\textsuperscript{*}",
+    "†": r"\textsuperscript{\dag}",
+    "−": "$-$",
+    "±": r"$\pm$",
+}
 
 
 @dataclass

@@ -24,25 +24,25 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1545, 20),
+    "cli": (1516, 21),
     "core": (2772, 54),
-    "data": (7065, 126),
-    "evaluation": (1913, 17),
+    "data": (7112, 125),
+    "evaluation": (1907, 17),
     "explore": (291, 3),
     "hub": (343, 9),
     "links": (1665, 24),
-    "mapping": (1540, 17),
+    "mapping": (1520, 17),
     "metrics": (488, 2),
     "model_cards": (538, 0),
-    "modeling": (4669, 67),
+    "modeling": (4676, 67),
     "objectives": (1224, 8),
-    "prepare": (927, 3),
-    "recipes": (2437, 26),
+    "prepare": (925, 3),
+    "recipes": (2431, 26),
     "report": (448, 2),
     "search": (608, 4),
     "statistics": (726, 9),
-    "tasks": (2764, 51),
-    "trainers": (6675, 80),
+    "tasks": (2760, 51),
+    "trainers": (6673, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

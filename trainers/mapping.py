@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast, get_args
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from datasets import Dataset
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder, inside
-from hf_xalign.checks import check_choice
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
@@ -586,7 +585,6 @@ class MappingTrainer:
             output_dir: the folder; default: that of the settings.
             vectors_format: of the files of word vectors.
         """
-        check_choice(get_args(VectorsFormat), vectors_format=vectors_format)
         folder = Path(output_dir or self.args.output_dir)
         if folder.resolve() != Path(self.args.output_dir).resolve():
             take_folder(replace(self.args, output_dir=str(folder)), self.base_model)

@@ -128,7 +128,6 @@ class PPATrainer(AlignmentTrainer):
         masked = [getattr(term, "seen", "sentence") for term in self.objective if "masked" in term.needs]
         collator = PPACollator(
             self.processing_class,
-            languages={code: k for k, code in enumerate(sorted(train_dataset.unique("source_lang")))},
             seed=args.seed if args.data_seed is None else args.data_seed,
             contrast=self._contrasts,
             words=("tlm" if "pair" in masked else "mlm") if masked else "none",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import needs, setting
-from hf_xalign.cli.pairs import PairOptions
+from hf_xalign.data.sources import PairText
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,12 +43,13 @@ _SAMPLE, _SHARE, _SHORTEST = 1000, 0.1, 4  # texts to check, share without a spa
 
 
 @dataclass(kw_only=True)
-class Arguments(PairOptions):
+class Arguments(PairText):
     """The text, the aligner and the output."""
 
     pairs: list[str] = setting(
         positional=True, metavar="PAIRS", help="one text, or Parquet shards and a folder, see above"
     )
+    split: str = setting("train", help="split of built-in and Hub text")
     max_pairs: int | None = setting(None, least=1, help="use the first N pairs of a text")
     aligner: str = setting(
         "fast_align",

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from hf_xalign.cache import check_output
 from hf_xalign.checks import setting
-from hf_xalign.cli.pairs import PairOptions
-from hf_xalign.data.sources import check_files, check_models
+from hf_xalign.data.sources import PairText, check_files, check_models
 from hf_xalign.errors import InputError
 
 DESCRIPTION = """Add pieces for a language whose script the encoder's tokenizer writes as unknown tokens or bytes.
@@ -26,11 +25,12 @@ for words that are split into many pieces; the last lines then count the sentenc
 
 
 @dataclass(kw_only=True)
-class Arguments(PairOptions):
+class Arguments(PairText):
     """The encoder, the text, and the options of pieces and links."""
 
     model: str = setting(positional=True, metavar="MODEL", help="encoder: Hub id, folder or builtin")
     pairs: list[str] = setting(positional=True, metavar="PAIRS", help="parallel text, as in align-words")
+    split: str = setting("train", help="split of built-in and Hub text")
     output: str = setting(metavar="FOLDER", help="folder to write")
     pieces: int = setting(4000, help="add at most N pieces")
     split_over: int | None = setting(None, least=1, help="also add pieces for words of more than N pieces, such as 3")

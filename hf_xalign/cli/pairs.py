@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hf_xalign.checks import GIVEN, excludes, setting
-from hf_xalign.data.sources import BUILTIN, HUB_ID, check_files, check_models, check_pivot
+from hf_xalign.data.sources import BUILTIN, HUB_ID, PairText, check_files, check_models
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import same_language
 from hf_xalign.record import EVAL_LINKS, FILENAME, Record, pair_sources, read_record
 
 if TYPE_CHECKING:
@@ -27,34 +28,7 @@ _MODEL_FILES = ("config.json", "adapter_config.json")
 
 
 @dataclass(kw_only=True)
-class PairColumns:
-    """Options to read sentence pairs."""
-
-    split: str = setting("train", help="split of built-in and Hub text")
-    target_lang: str | None = setting("en", help="the pivot: language of the target side")
-    source_column: str | None = setting(None, metavar="NAME", help="column of source text (default: found by name)")
-    target_column: str | None = setting(None, metavar="NAME", help="column of target text (default: found by name)")
-    dataset_revision: str | None = setting(None, metavar="NAME", help="branch, tag or commit of Hub datasets")
-
-    def columns(self) -> dict[str, Any]:
-        """Return the arguments of `load_parallel` for these options, without the split."""
-        names = ("target_lang", "source_column", "target_column", "on_empty", "sides_checked")
-        given = {name: getattr(self, name, None) for name in names} | {"revision": self.dataset_revision}
-        return {name: value for name, value in given.items() if value is not None}
-
-
-@dataclass(kw_only=True)
-class PairOptions(PairColumns):
-    """Options to read sentence pairs of which a side may be empty."""
-
-    on_empty: Literal["error", "drop"] | None = setting(
-        None, help="stop at pairs with an empty side, or drop them (default: error)"
-    )
-    sides_checked: bool = setting(False, help="read text whose sides look swapped or like no sentences")
-
-
-@dataclass(kw_only=True)
-class TextOptions(PairOptions):
+class TextOptions(PairText):
     """Options of a model and its base, and of held-out text, as pairs or word-aligned."""
 
     model: str = setting(positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter")
@@ -76,9 +50,7 @@ class TextOptions(PairOptions):
         rules=[excludes("both name the text", data=GIVEN)],
     )
     split: str = setting("test", help="split of built-in and Hub text")
-    target_lang: str | None = setting(
-        None, help="the pivot: language of the target side (default: that of the run, otherwise en)"
-    )
+    target_lang: str = setting("", help="the pivot: language of the target side (default: that of the run, or en)")
     max_pairs: int | None = None
     layer: int | None = setting(None, help="layer: -1 is the last, 0 the embeddings (default: -1, or the mapped one)")
     device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
@@ -197,7 +169,9 @@ def read_text(
         text, name = held_out, f"the held-out text of {shown(run.name)}"
     else:
         items = _builtin_text(run)
-        check_pivot(args.target_lang, f"without --data the text is {' '.join(items)}", "data")
+        if not same_language(args.target_lang, "en"):
+            fault = f"without --data the text is {' '.join(items)}, whose pivot is English"
+            raise InputError(f"target_lang={args.target_lang}: {fault}. Give --data LANG=FILE.")
         text, name = load_parallel(items, split=args.split, **options), " ".join(items)
     linked_by = dict.fromkeys(language_rows(text), by if linked else "")
     if linked and not by:
@@ -243,17 +217,12 @@ def _held_out(run: Run) -> Dataset | None:
 
 def _recorded(run: Run, kind: str) -> Dataset:
     """Read `train` or `eval` text of a run again, as the recipe did; missing or changed text raises an InputError."""
-    from dataclasses import fields
-
     from hf_xalign.data.load import concatenate, load_parallel, sources
-    from hf_xalign.recipes.parts.arguments import ParallelText
 
     settings = run.record["settings"]
-    data = ParallelText(
-        **{field.name: settings[field.name] for field in fields(ParallelText) if field.name in settings}
-    )
+    data = PairText(**{field.name: settings[field.name] for field in fields(PairText) if field.name in settings})
     # As in `recipes.parts.parallel.read_text`.
-    most = data.max_eval_pairs if kind == "eval" else None
+    most = settings.get("max_eval_pairs") if kind == "eval" else None
     keep_unlinked = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
     texts = []
     for entry in pair_sources(run.record, kind):

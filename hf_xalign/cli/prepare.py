@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from hf_xalign.checks import setting
-from hf_xalign.cli.pairs import PairColumns
+from hf_xalign.data.sources import PairColumns
 from hf_xalign.prepare.rules import STEPS, Limits
 
 DESCRIPTION = """Clean noisy sentence pairs, and write Parquet shards and a report.
@@ -25,6 +25,7 @@ class Arguments(PairColumns, Limits):
     """The input, the steps and the output."""
 
     sources: list[str] = setting(positional=True, metavar="SOURCE", help="sentence pairs, see above")
+    split: str = setting("train", help="split of built-in and Hub text")
     output: str = setting(metavar="FOLDER", help="folder to write")
     test_data: list[str] = setting([], metavar="SOURCE", help="test sets whose sentences are removed from the pairs")
     skip: list[str] = setting(

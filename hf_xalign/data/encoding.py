@@ -19,7 +19,7 @@ from tokenizers.normalizers import Prepend
 from tokenizers.normalizers import Sequence as Normalizers
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import map_rows
+from hf_xalign.cache import digest, map_rows
 from hf_xalign.data.arrow import language_ids, mapped_files, release_pages
 from hf_xalign.data.parallel import check_columns, check_dataset
 from hf_xalign.data.words import clean_text, lettered_words
@@ -61,6 +61,15 @@ def check_fast(tokenizer: PreTrainedTokenizerBase, task: str) -> None:
 def tokenizer_name(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return the folder or Hub id of a tokenizer, or its class, for messages."""
     return tokenizer.name_or_path or type(tokenizer).__name__
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return a hash of all that determines the token ids of words by a fast tokenizer."""
+    settings = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
+    # Left over from the last call of the tokenizer.
+    for setting in ("truncation", "padding"):
+        settings.pop(setting)
+    return digest(settings, tokenizer.model_max_length)
 
 
 def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

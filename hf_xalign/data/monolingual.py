@@ -12,14 +12,12 @@ import pyarrow
 from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import cache_dir, checksum, digest, map_rows
-from hf_xalign.checks import check_range
 from hf_xalign.data import forms
 from hf_xalign.data.arrow import cached_rows
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import load_hub
 from hf_xalign.data.readers.conll import is_conllu
-from hf_xalign.data.readers.files import TABLES, file_format, read_sentences
-from hf_xalign.data.readers.pairs import of_split
+from hf_xalign.data.readers.files import TABLES, file_format, of_split, read_sentences
 from hf_xalign.data.sides import SAMPLE, warn_of_language
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.data.words import MARK
@@ -48,7 +46,6 @@ def load_monolingual(
     the splits or the languages of its rows, those of `train` and in `lang` are read. With `words`, `text_column` may
     hold word lists, which become the column `words`; a CoNLL-U file gives its words and the columns of its trees.
     """
-    check_range(least=1, max_sentences=max_sentences)
     _, paths = find_source(source, TEXT)
     if words and paths and is_conllu(paths[0]):
         trees = load_treebank(paths[0]).rename_column("tokens", "words")

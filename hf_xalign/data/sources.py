@@ -24,13 +24,14 @@ import importlib.resources
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hf_xalign.builtin import find_builtin
 from hf_xalign.cache import check_regular
+from hf_xalign.checks import setting
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import same_language
 from hf_xalign.pretrained import check_model_folder, check_whole
 from hf_xalign.record import FILE_SUFFIXES
 
@@ -48,6 +49,35 @@ class SourceKind(NamedTuple):
     suffixes: tuple[str, ...]  # each also with `.gz`; a name that ends in one is not a Hub id
     schemes: tuple[Scheme, ...] = ()  # in addition to a file and a Hub dataset
     inside: str = ""  # end of the names of its files in the package
+
+
+_PAIRS = "Sentence pairs"
+
+
+@dataclass(kw_only=True)
+class PairColumns:
+    """Options of recipes and commands that read sentence pairs: the pivot and the columns."""
+
+    target_lang: str = setting("en", "The pivot: language of the target side.", _PAIRS)
+    source_column: str | None = setting(None, "Column of source text. By default it is found by its name.", _PAIRS)
+    target_column: str | None = setting(None, "Column of target text. By default it is found by its name.", _PAIRS)
+    dataset_revision: str | None = setting(None, "Branch, tag or commit of Hub datasets.", _PAIRS)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the arguments of `load_parallel` for the fields of this class and of [`PairText`], if there are."""
+        names = ("target_lang", "source_column", "target_column", "on_empty", "sides_checked")
+        given = {name: getattr(self, name, None) for name in names} | {"revision": self.dataset_revision}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(kw_only=True)
+class PairText(PairColumns):
+    """Options of recipes and commands that use sentence pairs as they are."""
+
+    on_empty: Literal["error", "drop"] | None = setting(
+        None, "What to do with a pair that has an empty side. Default: error.", _PAIRS
+    )
+    sides_checked: bool = setting(False, "Read text whose sides look swapped or like no sentences.", _PAIRS)
 
 
 _ANY = SourceKind(FILE_SUFFIXES, ("package", "folder", "aligned", "pattern"))
@@ -80,12 +110,6 @@ def builtin_file(source: str, split: str, kind: str = "") -> Path:
     names = (file.name.removesuffix(f"{kind}.jsonl").split(".") for file in sorted(folder.glob("*.jsonl")))
     sources = (f"{BUILTIN}{name[0]} ({name[1]})" for name in names if len(name) == 2)
     raise InputError(f"there is no {source} ({split}). The package holds {', '.join(sources)}.")
-
-
-def check_pivot(target_lang: str, used: str, option: str) -> None:
-    """Raise an InputError if the pivot is not English, that of the package's text; `used` says what uses this text."""
-    if not same_language(target_lang, "en"):
-        raise InputError(f"target_lang={target_lang}: {used}, whose pivot is English. Give --{option} LANG=FILE.")
 
 
 def find_source(

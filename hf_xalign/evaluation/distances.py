@@ -20,7 +20,6 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import write_text
-from hf_xalign.checks import check_distinct, check_range
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.parallel import check_columns
@@ -127,7 +126,6 @@ def known_distances(vectors: TextVectors, dataset: Dataset) -> dict[str, dict[in
 
 def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[tuple[str, Dataset, WordPairs]]:
     """Draw the word pairs of all languages first, so that too few links raise an error before any encoding."""
-    check_range(least=1, pairs=pairs)
     remedy = "Run hf_xalign.links.align_words on it first."
     dataset = check_columns(dataset, ("links", "source_lang"), "the dataset", remedy)
     drawn = []
@@ -189,8 +187,6 @@ def distance_grid(
     a model with a task head is measured. Other options are those of [`word_distances`]; returns the grid of
     [`grid_of`].
     """
-    check_distinct(stages=list(stages))
-    check_range(least=2, bins=bins)
     # All are loaded before the first pass, so that a mistyped folder raises an error at once.
     tokenizers = {stage: load_tokenizer(source) for stage, source in stages.items()}
     for stage, tokenizer in tokenizers.items():

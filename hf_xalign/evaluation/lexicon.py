@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from hf_xalign.checks import check_distinct, check_lengths, check_range
+from hf_xalign.checks import check_lengths, check_range
 from hf_xalign.errors import InputError
 from hf_xalign.search.csls import Similarity, as_tensor
 from hf_xalign.search.ranking import nearest
@@ -80,9 +80,7 @@ def lexicon_induction(
         >>> scores["p@1"], round(scores["p@1_oov_wrong"], 3), scores["coverage"]
         (1.0, 0.667, 0.5)
     """
-    check_distinct(ks=ks)
     check_range(least=1, ks=tuple(ks))
-    check_range(least=0, bootstrap=bootstrap)
     source, target = as_tensor(source_vectors), as_tensor(target_vectors)
     source_row, target_row = _rows(source_words, len(source), "source"), _rows(target_words, len(target), "target")
     pairs = dict.fromkeys((word, translation) for word, translation in entries)  # without repetitions

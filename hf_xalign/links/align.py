@@ -50,7 +50,7 @@ from hf_xalign.data.arrow import (
     shard_name,
     write_shard,
 )
-from hf_xalign.data.encoding import check_pieces, check_vocabulary
+from hf_xalign.data.encoding import check_pieces, check_vocabulary, tokenizer_fingerprint
 from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.readers.files import load_dictionary, turned
@@ -165,8 +165,9 @@ def align_words(
     counts = [count_links(scan_columns(pairs, *LANGUAGES)) for pairs in text]
     identity = [*rules.identity(counts[0]), keep_unlinked, *(pairs._fingerprint for pairs in text)]
     if rules.kind == "encoder":
-        identity += encoder_digest(model, tokenizer)
-        assert tokenizer is not None  # checked by `encoder_digest`
+        if model is None or tokenizer is None:
+            raise InputError("aligner='encoder' needs an encoder. Give model= and tokenizer=.")
+        identity += encoder_identity(model, tokenizer)
         check_pieces(dataset, tokenizer, "the dataset")
     path = cache_dir("links") / f"{digest(*identity)}.arrow"
 
@@ -254,8 +255,8 @@ def align_shards(
     inputs = [*([str(path), checksum(path)] for path, _ in files), *inputs]
     encoder = (str(Path(model).absolute()) if Path(model).exists() else model, device)
     loaded, tokenizer = _loaded(encoder) if rules.kind == "encoder" else (None, None)
-    if tokenizer:
-        inputs.append(encoder_digest(loaded, tokenizer))
+    if loaded and tokenizer:
+        inputs.append(encoder_identity(loaded, tokenizer))
     total = sum(rows for _, rows in files)
     shards = min(shards or -(-total // _PART), total)
     identity = [settings, versions, inputs, shards]
@@ -712,16 +713,8 @@ def _loaded(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokeni
     return load_encoder(encoder[0], torch.device(encoder[1]))
 
 
-def encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
-    """Return the digests of an encoder's weights and of its tokenizer."""
-    if model is None or tokenizer is None:
-        raise InputError("aligner='encoder' needs an encoder. Give model= and tokenizer=.")
-    from hf_xalign.data.encoding import word_tokenizer
-    from hf_xalign.modeling.freezing import model_fingerprint
+def encoder_identity(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Return the hashes of an encoder and of its tokenizer."""
+    from hf_xalign.modeling.freezing import encoder_fingerprint
 
-    settings = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
-    # Left over from the last call of the tokenizer.
-    for setting in ("truncation", "padding"):
-        settings.pop(setting)
-    settings["model_max_length"] = tokenizer.model_max_length
-    return [model_fingerprint(model), digest(settings)]
+    return [encoder_fingerprint(model), tokenizer_fingerprint(tokenizer)]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hf_xalign.cache import table_rows
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.links.symmetrization import Symmetrization
@@ -23,7 +22,15 @@ if TYPE_CHECKING:
 _ITERATIONS = 5
 # Each model starts from the trained one before it, as in GIZA++. Without IBM 3, IBM 4 takes half the time with the
 # same error rate.
-_CHAINS = {name: models.split() for name, models in table_rows(Path(__file__).with_name("aligners.tsv"))}
+_CHAINS: dict[str, tuple[str, ...]] = {
+    "fast_align": ("FastAlignModel",),
+    "eflomal": ("EflomalAlignmentModel",),
+    "ibm1": ("Ibm1AlignmentModel",),
+    "ibm2": ("Ibm1AlignmentModel", "Ibm2AlignmentModel"),
+    "hmm": ("Ibm1AlignmentModel", "HmmAlignmentModel"),
+    "ibm3": ("Ibm1AlignmentModel", "HmmAlignmentModel", "Ibm3AlignmentModel"),
+    "ibm4": ("Ibm1AlignmentModel", "HmmAlignmentModel", "Ibm4AlignmentModel"),
+}
 STATISTICAL_ALIGNERS = tuple(_CHAINS)
 DIRECTIONS = FORWARD, BACKWARD = "source to target", "target to source"
 _NAME = "model"  # of Thot's files in a folder

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -29,13 +28,11 @@ from hf_xalign.data.encoding import check_vocabulary, position_limit, word_token
 from hf_xalign.data.words import has_letter, lower_word, split_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, content_errors
-from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.modeling.freezing import encoder_fingerprint
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
 from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders, word_spans
-from hf_xalign.modeling.xalign.config import modules_of
-from hf_xalign.modeling.xalign.tuner import find_top
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +192,7 @@ def make_anchors(
         names = [counted.types[vocabulary[row]] for row in occurring]
         sizes = len(names), len(occurrences.tokens), len(counted)
         logger.info("anchors of %s: %d words, from %d of %d distinct sentences", lang, *sizes)
-        fingerprint = _fingerprint(model)
+        fingerprint = encoder_fingerprint(model)
         key = digest(_VERSION, fingerprint, occurrences.fingerprint(), names, lang, index, pooling)
         path = (Path(folder) if folder else cache_dir("anchors")) / f"{key}.safetensors"
 
@@ -216,20 +213,6 @@ def make_anchors(
 
         make_once(path, make)
     return replace(Anchors.load(path), layers=tuple(layers))
-
-
-def _fingerprint(model: PreTrainedModel) -> str:
-    top = find_top(model)
-    layers = modules_of(model, BaseTunerLayer)
-    acting = {(tuple(layer.active_adapters), layer.disable_adapters) for layer in layers}
-    if not acting:
-        return model_fingerprint(model)
-    configs = {name: config.to_dict() for name, config in cast(Any, model).peft_config.items()}
-    identity = [model_fingerprint(model), None if top is None else model_fingerprint(top), sorted(acting), configs]
-    text = json.dumps(
-        identity, sort_keys=True, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
-    )
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

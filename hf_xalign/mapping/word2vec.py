@@ -22,7 +22,6 @@ import pyarrow.compute
 import torch
 
 from hf_xalign.cache import replacing
-from hf_xalign.checks import check_range
 from hf_xalign.data.readers.files import open_bytes, read_lines
 from hf_xalign.data.words import clean_text
 from hf_xalign.errors import InputError
@@ -95,8 +94,7 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
         limit: number of words to read, from the first row on; by default all.
 
     Raises:
-        InputError: `limit` is below 1, or the file cannot be read, has no good row, or ends before the number of rows
-            in its first line.
+        InputError: the file cannot be read, has no good row, or ends before the number of rows in its first line.
 
     Example:
         >>> import tempfile
@@ -106,7 +104,6 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
         >>> anchors.words, anchors.vectors[1, 0].tolist()
         (['Haus', 'Hund'], [0.0, 2.0])
     """
-    check_range(least=1, limit=limit)
     path = Path(path)
     words: dict[str, int] = {}
     good_rows: list[np.ndarray] = []

@@ -8,7 +8,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import cast
 
 import torch
 from peft import PeftModel
@@ -18,7 +17,8 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.xalign.config import TOP_NAME, base_of
+from hf_xalign.modeling.xalign.config import TOP_NAME, base_of, modules_of
+from hf_xalign.modeling.xalign.tuner import find_top
 
 # It is kept on the model, because the next trainer of it undoes what it finds.
 _SWITCHED = "_switched_by_trainer"
@@ -218,13 +218,29 @@ def model_fingerprint(model: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def encoder_fingerprint(model: torch.nn.Module) -> str:
-    """Return a hash of the weights and of the architecture's configuration, without names and dropout rates."""
+def encoder_fingerprint(model: nn.Module) -> str:
+    """Return a hash of all that an encoder's vectors depend on: weights, architecture, and adapters that are on.
+
+    Names and dropout rates do not count.
+    """
+    base = base_of(model)
     # The Trainer switches `use_cache` off, which changes no vector.
     general = {*PretrainedConfig().to_dict(), "use_cache"}
-    config = cast(PreTrainedModel, model).config.to_dict()
+    config = base.config.to_dict()
     for name in list(config):
         if name in general or name.startswith("_") or "dropout" in name:
             del config[name]
-    text = json.dumps([model_fingerprint(model), type(model).__name__, config], sort_keys=True, default=str)
+    identity: list[object] = [model_fingerprint(model), type(base).__name__, config]
+    adapted = [layer for layer in modules_of(model, BaseTunerLayer) if not layer.disable_adapters]
+    if adapted:
+        active = sorted({tuple(layer.active_adapters) for layer in adapted})
+        configs = {name: adapter.to_dict() for name, adapter in getattr(model, "peft_config", {}).items()}
+        top = find_top(model)
+        identity += [active, configs, None if top is None else model_fingerprint(top)]
+
+    def plain(value: object) -> object:
+        # The order of a set, such as that of LoRA's target modules, differs between processes.
+        return sorted(value) if isinstance(value, set) else str(value)
+
+    text = json.dumps(identity, sort_keys=True, default=plain)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

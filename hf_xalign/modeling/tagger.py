@@ -22,7 +22,7 @@ from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import check_bare, encoder_class, without_pooler
 from hf_xalign.modeling.pooling import layer_index, pool_spans
-from hf_xalign.modeling.word_vectors import evaluating, select_layers
+from hf_xalign.modeling.word_vectors import select_layers
 
 NO_TAG = -100  # tag of padding, as in labels
 
@@ -321,13 +321,6 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
                 loss = -self.crf.log_likelihood(logits, labels, word_mask, pairwise).sum() / words
             tags = None if self.training else self.crf.decode(logits, word_mask, pairwise)
         return TaggerOutput(loss=loss, logits=logits, tags=tags)
-
-    @torch.no_grad()
-    def decode(self, *args: object, **kwargs: object) -> list[list[int]]:
-        """Return the best tags of each sentence, one per word, without dropout; arguments are those of `forward`."""
-        with evaluating(self):
-            tags = self(*args, **kwargs, return_dict=True).tags
-        return [row[row >= 0].tolist() for row in tags.cpu()]
 
     @torch.no_grad()
     def word_vectors(

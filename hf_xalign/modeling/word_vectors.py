@@ -19,7 +19,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import cache_dir, digest
-from hf_xalign.checks import check_range
 from hf_xalign.cluster import Map, run_on_cluster
 from hf_xalign.data.batches.pairs import Pooling, pad_rows, ranges, word_token_index
 from hf_xalign.data.encoding import check_embeddings, position_limit, tokenize_words, word_tokenizer
@@ -82,7 +81,6 @@ def hidden_batches(
     Yields `rows` (sentence numbers of the batch), `attention_mask` int64 (rows, width), and the states of each layer,
     float (rows, width, dim), all on the model's device.
     """
-    check_range(least=1, batch_size=batch_size)
     device = next(model.parameters()).device
     if device.type == "cpu":
         # The states of more sentences leave its caches (64 take a fifth longer).

@@ -28,7 +28,6 @@ from markupsafe import Markup
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import check_output, disk_errors, write_text
-from hf_xalign.checks import check_range
 from hf_xalign.data.arrow import open_work, shard_name, take_rows, write_shard
 from hf_xalign.data.load import PAIRS, stream_parallel
 from hf_xalign.data.sources import find_source, parse_source
@@ -163,7 +162,6 @@ def prepare(
                 logger.warning("step %r is skipped: it needs %s (pip install hf-xalign[prepare])", step, package)
             skip.add(step)
     limits = dataclasses.replace(limits, skip=[step for step in STEPS if step in skip])
-    check_range(least=1, shard_pairs=shard_pairs, workers=workers)
     folder = Path(output).expanduser()
     check_output(folder)
     if (folder / RECORD).exists():

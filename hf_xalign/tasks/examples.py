@@ -25,8 +25,7 @@ from hf_xalign.data.arrow import of_one_split, open_parquet
 from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
 from hf_xalign.data.readers import conll, files
-from hf_xalign.data.readers.files import Cells, Record, Rows, text_of
-from hf_xalign.data.readers.pairs import of_split
+from hf_xalign.data.readers.files import Cells, Record, Rows, of_split, text_of
 from hf_xalign.data.sides import SAMPLE, warn_of_language
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import IGNORED, OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels

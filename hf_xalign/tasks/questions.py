@@ -505,7 +505,6 @@ def window_spans(
     Returns float64 (windows, 3): characters `[start, end)` of the context and the score, or -1, -1 and -inf if the
     window has no span.
     """
-    check_range(least=1, max_answer_tokens=max_answer_tokens)
     width = min(max_answer_tokens, start_logits.shape[1])
     start_scores = start_logits.float().masked_fill(opens < 0, -torch.inf)
     end_scores = end_logits.float().masked_fill(closes < 0, -torch.inf)

@@ -15,7 +15,6 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
-from hf_xalign.checks import check_range
 from hf_xalign.config import imported
 from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.readers.files import Record
@@ -258,7 +257,6 @@ def predict(
 
     Rows of similar length share a batch of at most `batch_size`. `desc` labels the progress bar; None hides it.
     """
-    check_range(least=1, batch_size=batch_size)
     device = next(model.parameters()).device
     # The longest first, so that a batch that is too large for the device fails at once.
     order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")

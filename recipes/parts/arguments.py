@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import GIVEN, excludes, needs, setting
-from hf_xalign.data.sources import check_files, check_models, parse_named
+from hf_xalign.data.sources import PairText, check_files, check_models, parse_named
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import adapter_base
 from hf_xalign.record import DERIVED_FILE
@@ -26,24 +26,7 @@ def option(group: str, help: str, default: object = MISSING, **checks: object) -
 
 
 @dataclass
-class PairColumns:
-    """Pivot, columns and empty sides of sentence pairs."""
-
-    target_lang: str = option(_DATA, "The pivot language, the target column.", "en")
-    source_column: str | None = option(_DATA, "Column of source text. By default it is found by its name.", None)
-    target_column: str | None = option(_DATA, "Column of target text. By default it is found by its name.", None)
-    sides_checked: bool = option(_DATA, "Read text whose sides look swapped or like no sentences.", False)
-    on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
-    dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
-
-    def columns(self) -> dict[str, Any]:
-        """Return the arguments of `load_parallel` for these fields."""
-        names = ("target_lang", "source_column", "target_column", "sides_checked", "on_empty")
-        return {"revision": self.dataset_revision, **{name: getattr(self, name) for name in names}}
-
-
-@dataclass
-class ParallelText(PairColumns):
+class ParallelText(PairText):
     """Parallel text of a run."""
 
     train_data: list[str] = option(
@@ -422,7 +405,7 @@ class FinetuneArguments(TaskArguments):
 
 
 @dataclass
-class ContinualArguments(TaskArguments, PairColumns):
+class ContinualArguments(TaskArguments, PairText):
     """Encoder, task, and sentence pairs that keep the languages aligned."""
 
     pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["builtin:de", "builtin:bn"])

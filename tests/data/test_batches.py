@@ -229,7 +229,6 @@ def test_task_batch_comes_with_its_pairs():
 # ---- Hidden tokens, of PPA and of pre-training ----
 
 
-LANGUAGES = {"bn": 0, "de": 1}
 TYPE_IDS = {"en": 2, "de": 1, "nl": 3}
 # 10 has three translations, 31 translates back to two.
 PAIRS = np.array([[10, 30], [11, 31], [10, 32], [12, 31], [33, 10]])
@@ -285,7 +284,6 @@ def slow_ppa(rows, between=(3,), seed=0, epoch=0, words="tlm", mlm_probability=0
     queries, keys = ([[2, *row[names[end]], 3] for row, names in zip(rows, sides)] for end in (0, 1))
     batch = {
         "pairs": [row["pair"] for row in rows],
-        "language": [LANGUAGES[row["source_lang"]] for row in rows],
         "query_is_target": swaps,
     }
     batch["input_ids"], batch["attention_mask"] = padded(queries)
@@ -306,7 +304,7 @@ def slow_ppa(rows, between=(3,), seed=0, epoch=0, words="tlm", mlm_probability=0
 
 
 def make_ppa(tokenizer=None, **options):
-    return PPACollator(tokenizer or make_tokenizer(), **{"languages": LANGUAGES, "seed": 0, **options})
+    return PPACollator(tokenizer or make_tokenizer(), **{"seed": 0, **options})
 
 
 def test_ppa_batches_against_loops():

@@ -18,6 +18,7 @@ import torch
 from datasets import Dataset, Features, Translation, TranslationVariableLanguages, Value, concatenate_datasets
 from hypothesis import given
 from hypothesis import strategies as st
+from peft import get_peft_model
 from support.numeric import tolerance
 from support.text import bitext
 from support.tiny import make_encoder, make_links, make_tokenizer
@@ -34,6 +35,8 @@ from hf_xalign.links.files import DictionaryLinker
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
 from hf_xalign.links.statistical import FORWARD, STATISTICAL_ALIGNERS, StatisticalLinker, fit
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, symmetrize
+from hf_xalign.modeling import XAlignConfig
+from hf_xalign.modeling.xalign.tuner import find_top
 
 VOCABULARY = ["cat", "dog", "hut", "tree", "sees", "likes", "big", "small", "red", "blue", "the", "a", "runs", "eats"]
 
@@ -609,7 +612,12 @@ def test_align_words_by_encoder(encoder, tokenizer):
     assert align() == file
     with torch.no_grad():
         encoder.embeddings.word_embeddings.weight.mul_(1.5)
-    assert align() != file
+    files = {file, align()}
+    # A module on top leaves the encoder's weights as they are, and so does switching it off.
+    mapped = get_peft_model(encoder, XAlignConfig(top="linear"))
+    files.add(align())
+    find_top(mapped).enable_adapters(False)
+    assert len(files) == 3 and align() in files
 
 
 def test_predict_links_for_one_text_and_for_several(encoder, tokenizer):

@@ -9,7 +9,7 @@ from support.adapters import SPANS, TEXT, adapt, make_base
 from support.families import PASS
 from support.maps import make_rotated
 from support.numeric import assert_rounding
-from support.tagger import BIO, COUNTS, INPUTS, LABELS, enumerate_scores, make_tagger, trained
+from support.tagger import BIO, COUNTS, INPUTS, LABELS, best_tags, enumerate_scores, make_tagger, trained
 from transformers import AutoModelForTokenClassification
 
 import hf_xalign
@@ -67,7 +67,7 @@ def test_what_follows_what_depends_on_the_second_word(float64):
     found = -torch.stack([tagger(**kept, labels=torch.tensor([tags])).loss for tags in scores])
     every = torch.stack(list(scores.values()))
     assert_rounding(found, every.log_softmax(0), TAGGED, every.abs().max().item())
-    assert tagger.decode(**one) == [list(max(scores, key=scores.__getitem__))]
+    assert best_tags(tagger, **one) == [list(max(scores, key=scores.__getitem__))]
 
 
 def test_padding_changes_nothing(float64):
@@ -87,7 +87,7 @@ def test_padding_changes_nothing(float64):
         assert_rounding(total / 5, one.loss, 2)
         of_step = tagger(**INPUTS, labels=LABELS, num_items_in_batch=torch.tensor(20)).loss
         assert_rounding(of_step, total / 20, 2)
-    assert tagger.decode(**wider) == tagger.decode(**INPUTS)
+    assert best_tags(tagger, **wider) == best_tags(tagger, **INPUTS)
     # What is no number at padding stays there, in the gradients too.
     mask, vectors = words_of(SPANS), tagger.word_vectors(**INPUTS)
     found = []
@@ -123,7 +123,7 @@ def test_words_without_tokens():
     spans = torch.tensor([[[1, 2], [0, 0], [3, 4], [0, 0]], [[0, 0], [2, 3], [0, 0], [0, 0]], [[0, 0]] * 4])
     assert words_of(spans).tolist() == [[True, True, True, False], [True, True, False, False], [False] * 4]
     tagger = make_tagger()
-    assert [len(tags) for tags in tagger.decode(**TEXT, word_spans=spans)] == [3, 2, 0]
+    assert [len(tags) for tags in best_tags(tagger, **TEXT, word_spans=spans)] == [3, 2, 0]
     # A label of a word that was cut off takes no part.
     losses = [
         tagger(**TEXT, word_spans=spans, labels=torch.tensor([[1, 2, 0, tag], [0, 1, tag, tag], [tag] * 4])).loss

@@ -50,3 +50,9 @@ def enumerate_scores(crf, emissions, pairwise, row, length, names=None):
                 score = score + pairwise[row, t - 1, tags[t - 1], tag]
         found[tags] = score + crf.end[tags[-1]] if tags else score
     return found
+
+
+@torch.no_grad()
+def best_tags(tagger, **inputs):
+    """Return the best tags of each sentence, one for each word."""
+    return [row[row >= 0].tolist() for row in tagger.eval()(**inputs).tags]

@@ -21,7 +21,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.pairs import PairCollator, TokenIndex
-from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
+from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit, tokenizer_fingerprint
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import known_distances
@@ -31,7 +31,7 @@ from hf_xalign.links.counts import link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.links.linking import LinkedPairs, Linking
 from hf_xalign.modeling.features import FrozenStates, Start, cache_features
-from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
+from hf_xalign.modeling.freezing import encoder_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index, pool_means, pool_words
@@ -82,7 +82,8 @@ def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
         texts = [text if isinstance(text, str) else " ".join(text) for text in rows[column]]
         return {"teacher": encode_sentences(model, tokenizer, texts, -1, term.pooling, prompt=term.prompt).numpy()}
 
-    settings = [pairs._fingerprint, model_fingerprint(model), tokenizer.get_vocab(), term.pooling, term.prompt]
+    identity = encoder_fingerprint(model), tokenizer_fingerprint(tokenizer)
+    settings = [pairs._fingerprint, *identity, term.pooling, term.prompt]
     pairs = map_rows(
         pairs,
         encode,

@@ -177,7 +177,7 @@ class PPACollator(MaskingCollator):
 
     The batch holds (B pairs, M masked tokens; int64 unless stated):
 
-    - `pairs` (B,): index of each pair in the corpus; `language` (B,): id of its source language, from `languages`;
+    - `pairs` (B,): index of each pair in the corpus;
     - `query_is_target` bool (B,): the target side is the query, and first in TLM; otherwise the source side is;
     - with `contrast`: `input_ids`, `attention_mask` (B, width) of the query sides, `key_input_ids`,
       `key_attention_mask` (B, width) of the key sides, padded separately;
@@ -193,7 +193,6 @@ class PPACollator(MaskingCollator):
         self,
         tokenizer: PreTrainedTokenizerBase,
         *,
-        languages: dict[str, int],
         seed: int,
         contrast: bool = True,
         words: WordObjective = "tlm",
@@ -201,7 +200,6 @@ class PPACollator(MaskingCollator):
     ):
         super().__init__(tokenizer, seed, mlm_probability, hides=words != "none")
         self.frame = sentence_frame(tokenizer)
-        self.languages = languages
         self.contrast = contrast
         self.words = words
 
@@ -213,11 +211,7 @@ class PPACollator(MaskingCollator):
         for row, swapped in zip(rows, query_is_target, strict=True):
             queries.append(row["target_ids" if swapped else "source_ids"])
             keys.append(row["source_ids" if swapped else "target_ids"])
-        batch = {
-            "pairs": pairs,
-            "language": np.array([self.languages[row["source_lang"]] for row in rows], dtype=np.int64),
-            "query_is_target": query_is_target,
-        }
+        batch = {"pairs": pairs, "query_is_target": query_is_target}
         before, between, after = self.frame
         framed = [[*before, *ids, *after] for ids in [*queries, *keys]]
         if self.contrast:

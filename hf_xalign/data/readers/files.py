@@ -11,6 +11,7 @@ import logging
 import lzma
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -392,3 +393,28 @@ def _dictionary_cells(path: Path) -> Iterator[tuple[int, Sequence[Any]]]:
             names = list(record)
             yield 0, names
         yield row, list(map(record.get, names)) if record else []
+
+
+def of_split(read: Callable[[], Rows], split: str, name: object, lang: str | None = None) -> Rows:
+    """Yield the rows that `read` yields, of the split and in the language asked for if a column says theirs.
+
+    A warning counts the rows in other languages; an InputError is raised if all are.
+    """
+    rows = read()
+    first = list(itertools.islice(rows, 1))
+    column = forms.split_column(first[0][1] or ()) if first else None
+    values = (record.get(str(column)) for _, record in read() if record)
+    chosen = forms.choose_split(values, split, str(name)) if column else None
+    others, found = Counter[str](), False
+    for row, record in itertools.chain(first, rows):
+        if record is None or chosen in (None, record.get(str(column))):
+            if record and lang and (other := forms.other_language(record, lang)):
+                others[other] += 1
+            else:
+                found = True
+                yield row, record
+    if others:
+        there = ", ".join(f"{count:,} in {code}" for code, count in others.items())
+        if not found:
+            raise InputError(f"{name}: no row is in {lang}; there are {there}.")
+        logger.warning("%s: rows in other languages than %s are left out: %s", name, lang, there)

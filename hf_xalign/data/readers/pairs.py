@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -223,11 +222,11 @@ def read_file(path: Path, columns: Columns) -> files.Rows:
     match suffix := files.file_format(path):
         # Anki's `deu.txt`
         case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _is_table(path):
-            return of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
+            return files.of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
         case ".jsonl" | ".json":
-            return of_split(partial(files.TABLES[suffix], path), columns.split, path)
+            return files.of_split(partial(files.TABLES[suffix], path), columns.split, path)
         case ".parquet":
-            return of_split(partial(files.read_parquet, path, columns.select), columns.split, path)
+            return files.of_split(partial(files.read_parquet, path, columns.select), columns.split, path)
         case ".tmx":
             return read_tmx(path, columns.source_lang, columns.target_lang)
         case ".xml":
@@ -238,31 +237,6 @@ def read_file(path: Path, columns: Columns) -> files.Rows:
         return _piped(path)
     advice = f"Give a file of {', '.join(files.FORMATS)}, or two line-aligned files joined by a comma: a.de,a.en"
     raise InputError(f"{path}: no format has the suffix {suffix!r}. {advice}")
-
-
-def of_split(read: Callable[[], files.Rows], split: str, name: object, lang: str | None = None) -> files.Rows:
-    """Yield the rows that `read` yields, of the split and in the language asked for if a column says theirs.
-
-    A warning counts the rows in other languages; an InputError is raised if all are.
-    """
-    rows = read()
-    first = list(itertools.islice(rows, 1))
-    column = forms.split_column(first[0][1] or ()) if first else None
-    values = (record.get(str(column)) for _, record in read() if record)
-    chosen = forms.choose_split(values, split, str(name)) if column else None
-    others, found = Counter[str](), False
-    for row, record in itertools.chain(first, rows):
-        if record is None or chosen in (None, record.get(str(column))):
-            if record and lang and (other := forms.other_language(record, lang)):
-                others[other] += 1
-            else:
-                found = True
-                yield row, record
-    if others:
-        there = ", ".join(f"{count:,} in {code}" for code, count in others.items())
-        if not found:
-            raise InputError(f"{name}: no row is in {lang}; there are {there}.")
-        logger.warning("%s: rows in other languages than %s are left out: %s", name, lang, there)
 
 
 def _is_table(path: Path) -> bool:
@@ -386,7 +360,7 @@ def _sentences(path: Path, lang: str | None, split: str) -> Iterable[tuple[Any, 
         named = any(key and not (key.isdecimal() and len(key) < 8) for key, _ in start)
         return list(texts) if named else texts
     sentences = []
-    for row, record in of_split(partial(files.TABLES[suffix], path), split, path, lang):
+    for row, record in files.of_split(partial(files.TABLES[suffix], path), split, path, lang):
         if record is None:
             continue
         names = forms.text_columns(tuple(record), lang)

@@ -339,12 +339,6 @@ def test_languages_of_rows_whose_columns_or_separators_are_unusual(tmp_path):
     assert load_parallel(path)[0] == {"source": "can", "target": "dog", "source_lang": "gl", "target_lang": "en"}
 
 
-def test_each_reference_of_a_row_becomes_a_pair(tmp_path):
-    rows = '{"src_lang": "en", "tgt_lang": "lt", "src": "dog", "refs": ["šuo", "šunelis"]}\n'
-    pairs = load_parallel(f"lt={source_of({'a.jsonl': rows}, tmp_path)}")
-    assert pairs["source"][:] == ["šuo", "šunelis"] and pairs["target"][:] == ["dog", "dog"]
-
-
 GERMAN = [f"Der Zug mit der Nummer {number} ist nicht auf dem Weg und das Haus ist leer." for number in range(40)]
 ENGLISH = [f"The train with the number {number} is not on its way and this house is empty." for number in range(40)]
 
@@ -566,11 +560,11 @@ def test_a_segment_is_one_line(tmp_path):
     assert load_parallel(f"de={path}").to_list()[0].items() >= {"source": "ein Haus", "target": "a house"}.items()
 
 
-def test_what_a_reader_says_is_said_again_from_the_cache(tmp_path, caplog):
+def test_a_unit_inside_a_unit_is_left_out_and_what_a_reader_says_is_said_again_from_the_cache(tmp_path, caplog):
     units = UNIT.format("a", "", "b") + UNIT.format("c", UNIT.format("d", "", "e"), "f")
     for name in ("a.tmx", "a.tmx", "b.tmx"):
         path = source_of({name: f"<tmx><header/><body>{units}</body></tmx>"}, tmp_path)
-        load_parallel(f"de={path}")
+        assert load_parallel(f"de={path}")["source"][:] == ["a"]
         assert caplog.text.count(f"{name}: 2 units inside one another are left out") == 1
         caplog.clear()
     rows = '{"text": "Es regnet.", "lang": "de"}\n{"text": "It rains.", "lang": "en"}\n'
@@ -579,13 +573,6 @@ def test_what_a_reader_says_is_said_again_from_the_cache(tmp_path, caplog):
         load_monolingual(tmp_path / "a.jsonl", lang="de")
         assert "rows in other languages than de are left out: 1 in en" in caplog.text
         caplog.clear()
-
-
-def test_a_unit_inside_a_unit_is_left_out(tmp_path, caplog):
-    units = UNIT.format("a", "", "b") + UNIT.format("c", UNIT.format("d", "", "e"), "f")
-    path = source_of({"a.tmx": f"<tmx><header/><body>{units}</body></tmx>"}, tmp_path)
-    assert load_parallel(f"de={path}")["source"][:] == ["a"]
-    assert "2 units inside one another are left out" in caplog.text
 
 
 # Name: files and the start of the message.

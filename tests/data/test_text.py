@@ -227,14 +227,6 @@ def test_marks_of_columns_are_removed_too(tmp_path, monkeypatch):
         assert load_monolingual(source, text_column="words", words=True)["words"][:] == [["e", "f"]]
 
 
-def test_rows_say_their_languages_under_other_names_too(tmp_path):
-    row = {"src": "Opna", "tgt": "open", "src_lang": "Icelandic", "tgt_lang": "eng"}
-    path = write(tmp_path / "p.jsonl", json.dumps(row) + "\n")
-    assert [load_parallel(path, source_lang=lang)[0]["source_lang"] for lang in (None, "isl")] == ["is", "is"]
-    turned = write(tmp_path / "t.csv", "src,tgt,src_lang,tgt_lang\nopen,Opna,en,is\n")
-    assert load_parallel(turned, source_lang="is")[0]["source"] == "Opna"
-
-
 def test_the_separator_that_excel_names(tmp_path):
     for mark in (";", "|", "\t"):
         path = write(tmp_path / "p.csv", f'sep={mark}\nGerman{mark}English\n"a{mark}b"{mark}c\n')

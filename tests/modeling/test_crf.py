@@ -2,7 +2,6 @@
 
 import itertools
 
-import pytest
 import torch
 from support.numeric import assert_rounding
 from support.tagger import BIO, enumerate_scores, is_bio
@@ -64,33 +63,6 @@ def test_decoding(float64):
             scores = enumerate_scores(crf, emissions, pairwise, row, length, names)
             best = max(scores, key=scores.__getitem__)
             assert found[row].tolist() == pad(best, 4), (seed, names)
-
-
-@pytest.mark.parametrize("names", KINDS)
-def test_gradient(names, float64):
-    gold = torch.tensor([[1, 2, 0], [0, -100, -100], [-100] * 3, [1, 2, -100]])
-    crf, emissions, mask, pairwise = make_case(1, 5 if names else 3, (3, 1, 0, 2), names)
-    weights = [*crf.parameters(), emissions.requires_grad_(), pairwise.requires_grad_()]
-    assert torch.autograd.gradcheck(lambda *_: crf.log_likelihood(emissions, gold, mask, pairwise), weights)
-
-
-def test_what_is_beyond_a_sentence_takes_no_part(float64):
-    crf, emissions, mask, pairwise = make_case(2)
-    gold = torch.tensor([[0, 1, 2, 0]]).expand(5, -1)
-    wider = torch.nn.functional.pad(mask, (0, 3))
-    grown, more = torch.full((5, 7, 3), torch.nan), torch.full((5, 6, 3, 3), torch.inf)
-    tags = torch.full((5, 7), 99)
-    grown[wider], more[wider[:, 1:]], tags[wider] = emissions[mask], pairwise[mask[:, 1:]], gold[mask]
-    gradients = []
-    for batch in ((emissions, gold, mask, pairwise), (grown, tags, wider, more)):
-        loss = crf.log_likelihood(*batch)
-        gradients.append((loss, *torch.autograd.grad(loss.sum(), list(crf.parameters()))))
-    # The partition grows with the words, by at most the largest score of a step each.
-    scale = 4 * 4 * emissions.abs().max().item()
-    for one, other in zip(*gradients, strict=True):
-        assert_rounding(one, other, 3 * operations(3, 4), scale)
-    found = crf.decode(grown, wider, more)
-    assert torch.equal(found[:, :4], crf.decode(emissions, mask, pairwise)) and (found[:, 4:] == -100).all()
 
 
 def test_nothing_pulls_a_sequence_over_the_constraint():

@@ -84,29 +84,6 @@ def test_every_word_of_every_row_by_a_slow_loop(subtests, tmp_path, monkeypatch)
                     assert_rounding(got, expected, PASS)
 
 
-def test_linked_stores_what_some_pair_links(tmp_path):
-    everything, there = cache(tmp_path / "everything", needed=ALL)
-    for linked_tokens, specials in {"words": [], "cls": [0], "cls_sep": [0, 1], "all": [0, 1]}.items():
-        vectors, indexed = cache(tmp_path / linked_tokens, linked_tokens=linked_tokens)
-        linked: dict[tuple[int, ...], set[int]] = {}
-        for row in indexed:
-            for half, side in enumerate(("source", "target")):
-                words = {link[half] for link in row["links"]} if linked_tokens in ("words", "all") else set()
-                words |= {len(row[f"{side}_starts"]) + special for special in specials}
-                linked.setdefault(tuple(row[f"{side}_ids"]), set()).update(words)
-        used = set()
-        for row, other in zip(indexed, there, strict=True):
-            for side in ("source", "target"):
-                places, others = np.array(row[f"{side}_rows"]), np.array(other[f"{side}_rows"])
-                kept = places >= 0
-                assert set(kept.nonzero()[0]) == linked[tuple(row[f"{side}_ids"])], linked_tokens
-                assert len(places) == len(row[f"{side}_starts"]) + 2
-                # Same numbers as in the cache of all words.
-                assert_rounding(vectors.read(places[kept]), everything.read(others[kept]), PASS)
-                used |= set(places[kept])
-        assert used == set(range(vectors.shape[0])) and vectors.shape[0] == sum(map(len, linked.values()))
-
-
 def test_bfloat16_rounds(tmp_path):
     exact, _ = cache(tmp_path / "exact")
     rounded, _ = cache(tmp_path / "rounded", dtype=torch.bfloat16)

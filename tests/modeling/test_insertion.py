@@ -32,7 +32,7 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
+from hf_xalign.modeling import XAlignConfig, merge, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 
 
@@ -105,23 +105,6 @@ def test_the_module_stays_frozen_and_the_rest_as_trainable_as_it_was():
     model.train().eval()
     assert torch.equal(outputs(model), with_module)
     assert trainable() == first
-
-
-def test_maps_for_single_languages(subtests, float64):
-    for family in ("bert", "deberta-v2"):
-        with subtests.test(family):
-            model = make_task(family)
-            untouched = outputs(model)
-            with_alignment(model, make_module(family, languages=["de", "bn"], pivot="en"))
-            set_language(model, "en")
-            assert torch.equal(outputs(model), untouched)
-            set_language(model, "de")
-            german = outputs(model)
-            assert (german - outputs(model, language="bn")).abs().max() > 1e-3
-            assert torch.equal(outputs(model, language="en"), untouched)
-            mixed = outputs(model, language=["en", "de", "en"])
-            assert_rounding(mixed[:2], torch.stack([untouched[0], german[1]]), PASS)
-            assert torch.equal(outputs(model), german)  # what was said in one call holds for that call
 
 
 def test_a_copy_saves_itself_and_takes_a_plain_checkpoint_of_the_task(tmp_path):

@@ -1,7 +1,6 @@
 """Two batches in one forward."""
 
 import torch
-from support.continual import make_model
 from support.families import CONFIGS, PASS
 from support.numeric import assert_rounding
 from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification
@@ -33,29 +32,3 @@ def test_both_are_as_they_would_be_alone(subtests, float64):
                 assert len(states) == 1 and len(states[0]) == len(alone)
                 for one, other in zip(states[0], alone, strict=True):
                     assert_rounding(one[real], other[real], PASS)
-
-
-def test_dropout_of_the_pairs_is_of_their_seed_or_off():
-    """Not that of the task's next batch, which begins at the random state where this one ended."""
-    model = make_model(dropout=0.3).train()
-    pairs = inputs(2, 9)
-
-    def alone():
-        return model.base_model(**pairs, output_hidden_states=True).hidden_states[-1]
-
-    passed, logits = [], []
-    for seed, dropout in ((5, True), (6, True), (5, False)):
-        torch.manual_seed(0)
-        with second_pass(model, pairs, seed=seed, dropout=dropout, layers=[-1]) as states:
-            logits.append(model(**inputs(3, 4)).logits)
-        passed.append(states[0][-1])
-    following = alone()  # the random state is where the pass began
-    torch.manual_seed(5)
-    assert torch.equal(passed[0], alone())
-    assert not any(torch.allclose(passed[0], other, atol=0.1) for other in (following, *passed[1:]))
-    with second_pass(model, {}, seed=5, dropout=True, layers=[-1]) as states:  # no pairs, no pass
-        model(**inputs(3, 4))
-    assert states == []
-    assert torch.equal(passed[2], model.eval().base_model(**pairs).last_hidden_state)
-    # The task's batch keeps its dropout.
-    assert all(torch.equal(one, logits[0]) for one in logits)

@@ -10,6 +10,7 @@ from support.maps import by_hand, make_map
 from support.numeric import assert_rounding
 
 from hf_xalign.modeling import XAlignConfig, set_language
+from hf_xalign.modeling.pooling import pool_spans
 from hf_xalign.modeling.xalign.linear import map_adapter
 from hf_xalign.modeling.xalign.top import LinearTop, Rotation
 
@@ -56,6 +57,12 @@ def test_word_spans_are_the_module_over_word_vectors(subtests, float64):
                 given = model(word_vectors=frozen, word_mask=MASK).last_hidden_state
                 assert torch.equal(model(**TEXT, word_spans=SPANS, return_dict=False)[0], words)
             assert_rounding(given[MASK], words[MASK], PASS)
+
+
+def test_padding_that_is_no_number_stays_out_of_the_means():
+    hidden, inside = torch.randn(3, 9, 16), TEXT["attention_mask"].bool().unsqueeze(-1)
+    noisy = torch.where(inside, hidden, torch.nan)
+    assert torch.equal(pool_spans(noisy, SPANS, "mean"), pool_spans(hidden, SPANS, "mean"))
 
 
 def test_padding_of_the_plain_forward(float64):

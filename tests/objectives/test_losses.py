@@ -1,4 +1,7 @@
-"""Every objective against its formula written out with Python's numbers, term by term; values and gradients."""
+"""Contrasts of sentences and cosines of entries against their formulas, and what every objective owes at its limits.
+
+The tests of trainers compare the losses and gradients of words, of queues and of entries with loops.
+"""
 
 import math
 from functools import partial
@@ -39,25 +42,6 @@ def against(positive, negatives):
 # ---- Distances ----
 
 
-def test_distances_are_the_sums_written_out():
-    a, b = vectors(3, 2), vectors(3, 2, seed=1)
-    squares = [[dot(u - v, u - v) for u, v in zip(*words, strict=True)] for words in zip(a, b, strict=True)]
-    assert_rounding(word_distance(a, b), [sum(layers) for layers in squares], OPERATIONS)
-    plain = [sum(math.sqrt(square) for square in layers) for layers in squares]
-    for mean_over_dims in (False, True):
-        assert_rounding(word_distance(a, b, norm="l2", mean_over_dims=mean_over_dims), plain, OPERATIONS)
-    means = [sum(layers) / DIM for layers in squares]
-    assert_rounding(word_distance(a, b, norm="squared_l2", mean_over_dims=True), means, OPERATIONS)
-    for norm in ("l2", "squared_l2"):
-        assert word_distance(a[:0], b[:0], norm=norm).shape == (0,)
-
-
-@pytest.mark.parametrize("settings", [{}, {"mean_over_dims": True}, {"norm": "l2"}], ids=str)
-def test_gradients_of_distances(settings):
-    sides = vectors(3, 2).requires_grad_(), vectors(3, 2, seed=1).requires_grad_()
-    assert gradcheck(lambda a, b: word_distance(a, b, **settings), sides)
-
-
 def test_the_plain_distance_is_nothing_up_to_64_roundings_of_the_vector():
     """The bound itself is nothing yet, more is what it is; a layer beside it, of longer vectors, does not matter."""
     other = torch.zeros(4, 2, DIM, dtype=FLOAT64)
@@ -82,31 +66,6 @@ def test_the_plain_distance_is_nothing_up_to_64_roundings_of_the_vector():
 
 # ---- Words ----
 
-GROUPS = torch.tensor([4, 4, 0, 9, 9, 9, 2])
-
-
-def word_contrast(source, target, temperature, groups):
-    words, owners = [*source, *target], 2 * groups
-    losses = []
-    for i, anchor in enumerate(words):
-        partner = (i + len(source)) % len(words)
-        others = [c for c in range(len(words)) if c not in (i, partner) and (not groups or owners[c] != owners[i])]
-        logits = {c: cosine(anchor, words[c]) / temperature for c in (partner, *others)}
-        losses.append(against(logits.pop(partner), logits.values()))
-    return losses
-
-
-@pytest.mark.parametrize("groups", [None, GROUPS], ids=["all words", "other sentences"])
-def test_words_are_contrasted_with_the_words_of_both_sides(groups):
-    source, target = vectors(7), vectors(7, seed=1)
-    found = word_infonce(source, target, temperature=0.3, groups=groups)
-    expected = word_contrast(source, target, 0.3, [] if groups is None else groups.tolist())
-    assert_rounding(found, expected, OPERATIONS, scale=1 / 0.3 + max(expected))
-    sides = source.requires_grad_(), target.requires_grad_()
-    assert gradcheck(lambda x, y: word_infonce(x, y, temperature=0.3, groups=groups), sides)
-    for none in (None, GROUPS[:0]):
-        assert word_infonce(source[:0], target[:0], temperature=0.3, groups=none).shape == (0,)
-
 
 def test_a_pair_alone_has_nothing_to_be_told_from():
     source, target = vectors(3).requires_grad_(), vectors(3, seed=1).requires_grad_()
@@ -121,27 +80,6 @@ def test_a_pair_alone_has_nothing_to_be_told_from():
 PAIRS = torch.tensor([3, 8, 5, 8])
 # Of -1 alone there is no key.
 QUEUE_PAIRS = torch.tensor([8, -1, 2, 3, 3, -2, 0, -1, 1])
-MASKS = {
-    "published": ({"queue_pairs": torch.full((9,), -2)}, lambda i, j: False),
-    "empty slots": ({"queue_pairs": QUEUE_PAIRS}, lambda i, j: j in (1, 7)),
-    "own pair": ({"queue_pairs": QUEUE_PAIRS, "pairs": PAIRS}, lambda i, j: j in (1, 7, *((3, 4), [0], (), [0])[i])),
-}
-
-
-@pytest.mark.parametrize("form", MASKS)
-def test_queries_are_contrasted_with_the_queue(form):
-    given, left_out = MASKS[form]
-    queries, keys, queue = vectors(4) / 3, vectors(4, seed=1) / 3, vectors(9, seed=2) / 3
-    expected = [
-        against(dot(q, k) / T, [dot(q, queue[j]) / T for j in range(9) if not left_out(i, j)])
-        for i, (q, k) in enumerate(zip(queries, keys, strict=True))
-    ]
-    found = moco_infonce(queries, keys, queue, temperature=T, **given)
-    scale = (queries @ torch.cat([keys, queue]).T).abs().max().item() / T
-    assert_rounding(found, expected, OPERATIONS, scale)
-    single = moco_infonce(queries.float(), keys.float(), queue.float(), temperature=T, **given)
-    assert_rounding(single, expected, OPERATIONS, scale, torch.float32)
-    assert gradcheck(lambda q: moco_infonce(q, keys, queue, temperature=0.5, **given), queries.requires_grad_())
 
 
 def test_without_a_negative_there_is_no_loss_and_no_gradient():

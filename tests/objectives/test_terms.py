@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from itertools import permutations
 
 import pytest
 import safetensors
@@ -24,7 +23,6 @@ from hf_xalign.objectives import (
     MaskedTokens,
     Objective,
     SentenceContrast,
-    SentenceTeacher,
     Term,
     Vectors,
     WordContrast,
@@ -300,32 +298,6 @@ def test_another_encoder_teaches(size, given, tmp_path):
     trainer.save_model(str(tmp_path / "saved"))
     with safetensors.safe_open(tmp_path / "saved/model.safetensors", "pt") as file:
         assert not [name for name in file.keys() if "teacher" in name]  # noqa: SIM118
-
-
-def loop_change(now, before):
-    """Sum of `similarity_change` over all rows."""
-    pairs = list(permutations(range(len(now)), 2))
-    old, new = (torch.stack([torch.cosine_similarity(x[i], x[j], dim=0) for i, j in pairs]) for x in (before, now))
-    return sum((new - old) ** 2) / (len(now) - 1) / old.var(correction=0)
-
-
-def test_teacher_and_similarities_against_loops():
-    drawn = torch.randn(4, 10, 1, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    sentences, sentences0, words, f0 = drawn
-    batch = {"input_ids": torch.zeros(10, 3), "kept_words": torch.tensor([1, 4, 6, 7])}
-    vectors = Vectors(batch, sentences=sentences, sentences0=sentences0, words=words, f0=f0[:4])
-    pivot = [*sentences0[5:, 0]] * 2
-    distances = [(s - p0).square().sum() / p0.square().sum() for s, p0 in zip(sentences[:, 0], pivot, strict=True)]
-    now, before = sentences[:, 0], sentences0[:, 0]
-    table = [
-        (SentenceTeacher(), sum(distances), 10),
-        (KeepSimilarities(side="source"), loop_change(now[:5], before[:5]), 5),
-        (KeepSimilarities(), loop_change(now[5:], before[5:]), 5),
-        (KeepSimilarities(of="words"), loop_change(words[[1, 4, 6, 7], 0], f0[:4, 0]), 4),
-    ]
-    for term, expected, count in table:
-        assert_rounding(term(vectors), expected, operations=10 * 4 * 6, scale=expected.item())
-        assert (term.items if term.name == "teacher" else term.count)(batch) == count
 
 
 def test_similarities_do_not_change_with_a_rotation():

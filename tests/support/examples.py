@@ -1,6 +1,6 @@
 """Labelled examples in German and English, of which row i is the same in both."""
 
-from datasets import ClassLabel, Dataset, Features, List, Value
+from datasets import ClassLabel, Dataset, Features, Value
 
 from support.tiny import SENTENCES
 
@@ -24,19 +24,13 @@ def nli(lang, n=6):
     return Dataset.from_dict(columns, features=Features(features))
 
 
-def qa(lang, as_list=False):
-    """Questions with answers as SQuAD has them: a dict of lists, or a list of dicts, of which the first is empty."""
+def qa(lang):
+    """Questions with answers as SQuAD has them, a dict of lists."""
     rows = []
     for k, (question, context, found) in enumerate(zip(*QA[lang], strict=True)):
         answers = {"text": found, "answer_start": [context.index(answer) for answer in found]}
-        if as_list:
-            answers = [{"text": t, "answer_start": s} for t, s in zip(*answers.values(), strict=True)] if k else []
         rows.append({"id": f"q{k}", "question": question, "context": context, "answers": answers})
-    if not as_list:
-        return Dataset.from_list(rows)
-    features = {name: Value("string") for name in ("id", "question", "context")}
-    features["answers"] = List({"text": Value("string"), "answer_start": Value("int32")})
-    return Dataset.from_list(rows, features=Features(features))
+    return Dataset.from_list(rows)
 
 
 def change(data, row, **values):

@@ -149,11 +149,6 @@ def test_labels_that_are_one_label_or_several_are_told(tmp_path, caplog):
     assert words.label_names == {"B-LOC", "B-loc", "O"} and caplog.text.count("is a class of its own") == 1
 
 
-def test_labelled_parquet(tmp_path):
-    Dataset.from_list([{"tokens": ["Oslo"], "ner_tags": ["B-LOC"]}]).to_parquet(tmp_path / "a.parquet")
-    assert read_examples(f"nb={tmp_path / 'a.parquet'}", "token").rows["labels"][:] == [["B-LOC"]]
-
-
 def test_parquet_names_its_classes_and_its_splits(tmp_path):
     features = Features({"text": Value("string"), "label": ClassLabel(names=["con", "pro"])})
     for split, label in (("train", 1), ("test", 0)):

@@ -197,15 +197,6 @@ def test_tagged_text_inside_the_package_is_of_the_builtin_text():
         read_examples("builtin:de", "token")
 
 
-def test_texts_and_pairs_of_texts(tmp_path):
-    path = write_lines(tmp_path / "nli.jsonl", [{"text_a": " a ", "text_b": "b", "label": 2}])
-    assert read(path, "sequence").rows[0] == {"text_a": "a", "text_b": "b", "label": "2", "line": 1}
-    path = write_lines(tmp_path / "xnli.jsonl", [{"premise": "a", "hypothesis": "b", "label": "neutral"}])
-    both = [read(path, "sequence", code, text_columns=("premise", "hypothesis")) for code in ("de", "en")]
-    assert columns(both[0], "text_a", "text_b") == [["a"], ["b"]]
-    assert list(by_language(both)) == ["de", "en"]
-
-
 def test_label_sets(tmp_path):
     assert LabelSet.of(["I-b", "O", "B-a"]).names == ("O", "B-a", "I-a", "B-b", "I-b")  # ordered and closed
     assert LabelSet.of(["VERB", "NOUN", "X"]).names == ("NOUN", "VERB", "X")

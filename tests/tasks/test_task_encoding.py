@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -43,24 +42,6 @@ TAGGER = ENCODER + 16 + 5 * (3 * 16 + 6 + 8) + 12 + 5 * (3 + 4)
 def encode(task, examples, languages=None, tokenizer=None, **options):
     options = {"max_length": 32, "training": False, **options}
     return task.encode(examples, tokenizer or make_tokenizer(), languages or LanguageInputs(), **options)
-
-
-def test_labels_lie_on_first_subwords():
-    tokenizer, examples = make_tokenizer(), words()
-    encoded = encode(TOKENS, examples)
-    for sentence, labels, row in zip(SENTENCES, examples.rows["labels"], encoded, strict=True):
-        pieces = [tokenizer.tokenize(word) for word in sentence]
-        flat = tokenizer.convert_tokens_to_ids([piece for word in pieces for piece in word])
-        starts = np.cumsum([1, *(len(word) for word in pieces)])[:-1]
-        assert row["input_ids"] == [2, *flat, 3] and row["first"] == starts.tolist()
-        assert row["word_labels"] == [LABELS.ids[label] for label in labels]
-        assert row["length"] == len(row["input_ids"]) and row["source_lang"] == "en"
-    batch = TOKENS.collate(list(encoded), 0)
-    assert batch["attention_mask"].sum(1).tolist() == encoded["length"][:]
-    at = [row["input_ids"][place] for row in encoded for place in row["first"]]
-    assert batch["input_ids"].flatten()[batch["label_positions"]].tolist() == at
-    assert batch["labels"].tolist() == [label for row in encoded for label in row["word_labels"]]
-    assert batch["label_counts"].tolist() == [3, 2, 5]
 
 
 def test_words_without_a_label_are_left_out():

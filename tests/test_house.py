@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1516, 21),
     "core": (2772, 54),
-    "data": (7112, 125),
+    "data": (7112, 124),
     "evaluation": (1907, 17),
     "explore": (291, 3),
     "hub": (343, 9),

@@ -232,6 +232,8 @@ DOUBTFUL = {"id", "no"}
 _NAME_WORDS = {*DOUBTFUL, *_DIRECTED, *_NAMES["in_file_names"]}
 # Words of a name: `srcText` and `text_de` have two, `EN` and `Türkçe` one. A number is a word too.
 _PIECES = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
+# Languages in which a column may be named, in addition to English and those of the text.
+_SPEAKERS = ("fr", "de", "es", "pt", "it", "ru", "zh", "ar", "nl", "pl")
 # Codes are written in one case; `No` and `Is` are words.
 _BARE_CODE = regex.compile("[a-z]{2,3}|[A-Z]{2,3}")
 # Names that programs write, such as `src_col` and `wordCount`, and no sentence has.
@@ -289,7 +291,7 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
 
 def _language(text: str, asked: tuple[str | None, str]) -> str | None:
     """Return the language that a text names; a code that was not asked for must be that of a known language."""
-    code = find_language(text, *filter(None, asked))
+    code = find_language(text, *filter(None, asked), *_SPEAKERS)
     if code and not (_is_asked(code, asked) or parse_language(code).language in Locale("en").languages):
         return None
     return code
@@ -382,9 +384,6 @@ def looks_like_header(
     It is a header if it names two languages, one of the languages asked for, or only usual column names.
     """
     asked = (source_lang, target_lang)
-    # pandas numbers columns without names.
-    if list(map(str.strip, cells)) == ["0", "1"]:
-        return True
     if cells[0].strip().casefold() == cells[1].strip().casefold():
         return False
     meanings = [_meaning(cell, asked) for cell in cells]
@@ -395,18 +394,17 @@ def looks_like_header(
             continue
         if meaning.language and (len(cell) > 3 or not cell.isascii() or _BARE_CODE.fullmatch(cell)):
             codes[cell] = meaning.language
-    languages, bare = list(codes.values()), [len(cell) < 4 and cell.isascii() for cell in codes]
     # In a list of words, those that happen to be codes (`war`, `was`) are text. The next row shows whether it is one.
-    if languages and all(bare) and all(len(cell.split()) < 2 for cell in following):
+    bare = all(len(cell) < 4 and cell.isascii() for cell in codes)
+    if codes and bare and all(len(cell.split()) < 2 for cell in following):
         return False
-    # Two names of one language (`Deutsch`, `German`) are text too.
-    if len(languages) == 2:
-        return canonical_language(languages[0]) != canonical_language(languages[1])
-    if languages:
-        code, other_cell = languages[0], cells[1 if meanings[0].language == languages[0] else 0]
-        # A translation pair of language names is text: `Englisch (USA)`, `English (United States)`.
-        inside = [_language(word, asked) for word in _PIECES.findall(other_cell)]
-        return _is_asked(code, asked) and not any(name and same_language(name, code) for name in inside)
+    if codes:
+        # Two names of one language are text: `Englisch (USA)`, `English (United States)`.
+        inside = []
+        for cell in cells:
+            found = (_language(word, asked) for word in (cell, *cell.split()))
+            inside.append({canonical_language(code) for code in found if code})
+        return inside[0].isdisjoint(inside[1]) and (len(codes) == 2 or _is_asked(next(iter(codes.values())), asked))
     of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
     columns = [known or cell.strip().casefold() in _NAMES["other"] for known, cell in zip(of_side, cells, strict=True)]
     variables = [_VARIABLE.fullmatch(cell.strip()) for cell in cells]

@@ -30,7 +30,6 @@ from hf_xalign.data.parallel import (
     Table,
     check_columns,
     check_dataset,
-    check_values,
     describe_pair,
     is_by_language,
 )
@@ -298,8 +297,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     if "source_lang" in dataset.column_names and "target_lang" not in dataset.column_names:
         dataset = dataset.add_column("target_lang", ["en"] * len(dataset))
     held = {"source", "target", *((*WORDS, "links") if "links" in dataset.column_names else ())}
-    for column in held & {*dataset.column_names}:
-        check_values(dataset, column, name)
+    check_columns(dataset, held & {*dataset.column_names}, name, "")
     return _one_code(dataset, name)
 
 

@@ -41,7 +41,7 @@ def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str
     if missing := [name for name in names if name not in dataset.column_names]:
         columns = ", ".join(dataset.column_names)
         raise InputError(f"{what} has no column {', '.join(missing)} (it has {columns}). {remedy}")
-    for name in {*names} & {*LINKED} & _HELD.keys():
+    for name in {*names} & _HELD.keys():
         check_values(dataset, name, what)
     return dataset
 
@@ -50,17 +50,12 @@ def check_labelled(rows: Any, what: str) -> Dataset:
     """Return labelled words (`tokens`, `labels`) or texts (`text_a`, `label`) as Python values."""
     rows = check_dataset(rows, what)
     names = ("tokens", "labels") if "tokens" in rows.column_names else ("text_a", "label")
-    check_columns(rows, names, what, "Read the text by read_examples, or rename its columns.")
+    held = [*names, *({"text_b"} & {*rows.column_names})]
+    check_columns(rows, held, what, "Read the text by read_examples, or rename its columns.")
     if not len(rows):
         raise InputError(f"{what}: it has no examples. Give at least one.")
-    for name in {*names, "text_b"} & {*rows.column_names}:
-        check_values(rows, name, what)
-    start = 0
-    for table in scan_columns(rows, *names) if "tokens" in names else ():
-        words, labels = (pyarrow.compute.list_value_length(table[name]).to_numpy() for name in names)
-        for row in np.flatnonzero(words != labels)[:1]:
-            check_lengths(f"word of {what}, row {start + row}", words=range(words[row]), labels=range(labels[row]))
-        start += len(table)
+    for row, example in enumerate(rows.select_columns(["tokens", "labels"]) if "tokens" in names else ()):
+        check_lengths(f"word of {what}, row {row}", words=example["tokens"], labels=example["labels"])
     return rows
 
 
@@ -95,7 +90,7 @@ def check_dataset(data: Any, name: str) -> Dataset:
 
 
 def check_values(dataset: Dataset, column: str, name: str) -> None:
-    """Raise an InputError if a column of text, words, links or labels holds something else, or null anywhere."""
+    """Raise an InputError if a column of text, words, links or labels holds something else, or null in a row."""
     kind = inner = dataset.features.arrow_schema.field(column).type
     held, depth, remedy = _HELD[column]
     while depth and isinstance(inner, _LISTS):
@@ -105,27 +100,10 @@ def check_values(dataset: Dataset, column: str, name: str) -> None:
     good = pyarrow.types.is_integer(inner) if numbers else str(inner) in ("string", "large_string", "string_view")
     if not pyarrow.types.is_null(inner) and (depth or not good):
         raise InputError(f"{name}: the column {column} holds {kind}, not {held}. {remedy}")
-    if not any(map(_has_null, dataset.data[column].chunks)):
-        return
-    start = 0
-    # Only the selected rows count.
-    for table in scan_columns(dataset, column):
-        if len(empty := start + _null_rows(table[column].combine_chunks())):
-            raise InputError(f"{name}, row {empty[0]}: the column {column} is empty. Fill it, or remove the row.")
-        start += len(table)
-
-
-def _has_null(values: Any) -> bool:
-    return bool(values.null_count) or (isinstance(values.type, _LISTS) and _has_null(values.values))
-
-
-def _null_rows(values: Any) -> np.ndarray:
-    """Return the numbers of the rows that are null, or lists that hold null, int64."""
-    rows = np.flatnonzero(values.is_null())
-    if not isinstance(values.type, _LISTS):
-        return rows
-    parents = pyarrow.compute.list_parent_indices(values).to_numpy()
-    return np.union1d(rows, parents[_null_rows(values.flatten())])
+    values = dataset[column] if dataset.data[column].null_count else ()
+    for row, value in enumerate(values):
+        if value is None:
+            raise InputError(f"{name}, row {row}: the column {column} is empty. Fill it, or remove the row.")
 
 
 def only_language(pairs: Dataset, column: str, what: str) -> str | None:

@@ -15,7 +15,7 @@ from hf_xalign.config import non_default_fields
 from hf_xalign.data import forms
 from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.readers.files import load_dictionary
+from hf_xalign.data.readers.pairs import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language

@@ -15,7 +15,7 @@ from datasets import Dataset
 from hf_xalign.data.load import load_parallel, sources
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import files
-from hf_xalign.data.readers.files import load_dictionary
+from hf_xalign.data.readers.pairs import load_dictionary
 from hf_xalign.data.sides import faults_of_sides
 from hf_xalign.errors import InputError
 
@@ -495,6 +495,48 @@ def test_one_language_in_the_header_of_a_dictionary_is_enough(header, name, tmp_
     assert load_dictionary(path, "lt") == [("dog", "šuo"), ("cat", "katė")]
 
 
+# Content of a dictionary's file, with two translations of one word.
+DICTIONARIES = {
+    "a.jsonl": '{"en": "dog", "sk": ["pes", "psík"]}\n{"en": ["cat"], "sk": "mačka"}\n',
+    "b.json": '[{"word": "dog", "translations": ["pes", "psík"]}, {"word": "cat", "translations": ["mačka"]}]',
+    "c.jsonl": '["dog", "pes"]\n["dog", "psík"]\n["cat", "mačka"]\n',
+    "d.json": '[["dog", ["pes", "psík"]], ["cat", "mačka"]]',
+    "gatitos.jsonl": '{"sl": "en", "tl": "sk", "src": "dog", "trgs": ["pes", "psík"]}\n'
+    '{"sl": "en", "tl": "sk", "src": "cat", "trgs": ["mačka"]}\n',
+    "e.tsv": "source_lang\ttarget_lang\tsource\ttarget\n"
+    + "".join(f"en\tsk\t{en}\t{sk}\n" for en, sk in (("dog", "pes"), ("dog", "psík"), ("cat", "mačka"))),
+    "f.csv": "słowacki,angielski\npes,dog\npsík,dog\nmačka,cat\n",
+    "g.tsv": "Lemma\tEnglish\npes\tdog\npsík\tdog\nmačka\tcat\n",
+}
+
+
+@pytest.mark.parametrize("name", DICTIONARIES)
+def test_a_dictionary_says_its_languages_and_lists_translations(name, tmp_path, caplog):
+    path = source_of({name: DICTIONARIES[name]}, tmp_path)
+    assert load_dictionary(path, "sk") == [("dog", "pes"), ("dog", "psík"), ("cat", "mačka")]
+    assert ("is read as en" in caplog.text) == (name in ("b.json", "g.tsv"))
+
+
+def test_a_header_of_a_dictionary_that_names_no_language_is_told(tmp_path):
+    path = source_of({"a.tsv": "name\ttitle\npes\tdog\n"}, tmp_path)
+    with pytest.raises(InputError, match="row 1: 'name title' does not say which word is en"):
+        load_dictionary(path, "sk")
+    path = source_of({"b.jsonl": '{"sl": "en", "tl": "cs", "src": "dog", "trg": "pes"}\n'}, tmp_path)
+    with pytest.raises(InputError, match="but 'sk' was asked for"):
+        load_dictionary(path, "sk")
+
+
+@pytest.mark.parametrize("header", ["Slowakisch\tEnglisch", "slovaque\tanglais", "словацкий\tанглийский"])
+def test_columns_are_named_in_a_third_language(header, tmp_path):
+    left, right = header.split("\t")
+    for name, text in (
+        ("a.tsv", f"{header}\nPrší.\tIt rains.\n"),
+        ("b.csv", f"n,{right},{left}\n1,It rains.,Prší.\n"),
+    ):
+        pairs = load_parallel(f"sk={source_of({name: text}, tmp_path)}")
+        assert list(zip(pairs["source"], pairs["target"])) == [("Prší.", "It rains.")]
+
+
 def test_verses_are_joined_by_book_chapter_and_verse(tmp_path, caplog):
     rows = ((1, 1, "Am Anfang"), (1, 3, "Es werde Licht"), (2, 1, "So wurden vollendet"))
     german = "".join(f"Gen,{chapter},{verse},{text}\n" for chapter, verse, text in rows)
@@ -650,7 +692,7 @@ REFUSED = {
     "xliff": ({"a.xlf": "<xliff/>\n"}, "by xliff2po and po2csv"),
     "subtitles": ({"a.de.srt": "1\n", "a.en.srt": "1\n"}, "is not plain text: its lines are cues"),
     "an arrow file": ({"a.arrow": "ARROW1"}, "write it by to_parquet"),
-    "binary data": ({"a.tsv": bytes([80, 75, 3, 0, *range(65, 90)])}, "binary data, not text"),
+    "binary data": ({"a.tsv": bytes([80, 75, 3, 0, *range(65, 90)])}, "UTF-16 or binary data, not UTF-8"),
     "an archive": ({"a.zip": "x"}, "unpack it"),
     "scores behind bars": ({"a.txt": "a ||| b ||| -1.5\n"}, "not one |||"),
     "quoted tsv": ({"a.tsv": 'de\ten\n"a\nb"\t"c"\n'}, "TSV has no quoting: .*call the file .csv"),
@@ -659,7 +701,8 @@ REFUSED = {
         {"a.json": '{"train": [{"de": "a"}], "test": [{"de": "b"}]}'},
         "several splits, train, test",
     ),
-    "arrays": ({"a.jsonl": '["a", "b"]\n'}, "orient='records'"),
+    "arrays": ({"a.jsonl": '["a", "b"]\n'}, "the columns are: '1', '2'"),
+    "texts without columns": ({"a.jsonl": '"a"\n'}, "orient='records'"),
     "no rows": ({"a.json": '{"a": {"b": [1]}}'}, "holds no list of rows"),
     "lists of two lengths": ({"a.jsonl": '{"srcs": ["a"], "trgs": ["b", "c"]}\n'}, "different lengths"),
     "two memories": ({"a.tmx": "x\n", "b.tmx": "x\n"}, "is not plain text"),

@@ -25,7 +25,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cli.main import main
-from hf_xalign.data.readers.files import load_dictionary
+from hf_xalign.data.readers.pairs import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
@@ -357,8 +357,8 @@ def test_a_dictionary_is_json_or_has_other_columns(tmp_path):
         (tmp_path / name).write_text(content, "utf-8")
         assert load_dictionary(tmp_path / name, "vi") == entries, name
     refused = {
-        "lists.jsonl": '{"en": "house", "vi": ["nhà"]}',
         "kaikki.jsonl": '{"word": "nhà", "lang_code": "vi", "senses": [{"glosses": ["house"]}]}',
+        "wiktextract.jsonl": '{"word": "house", "translations": [{"code": "vi", "word": "nhà"}, {"code": "da"}]}',
         "names.jsonl": '{"a": "house", "b": "nhà"}',
         "codes.tsv": "house\teng-000\tnhà\tvie-000\nice\teng-000\tđá\tvie-000\n",
     }

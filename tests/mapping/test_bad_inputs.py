@@ -106,7 +106,7 @@ def test_word2vec(tmp_path, monkeypatch):
     refused(
         (lambda: read_word2vec(tmp_path / "v.vec"), r"/v\.vec: row 1 says 5 words, but 4 rows"),
         (lambda: read_word2vec(tmp_path / "model.bin"), "a fastText model, not word vectors"),
-        (lambda: read_word2vec(tmp_path / "weights.pt"), "line 1: binary data, not text"),
+        (lambda: read_word2vec(tmp_path / "weights.pt"), "line 1: UTF-16 or binary data"),
         (lambda: read_word2vec(tmp_path / "cut.bin"), "word 2 has no end"),
         ({"anchors": some_anchors(["a", "a\u2028b"])}, "white space"),
         call=partial(write_word2vec, path=tmp_path / "v"),

@@ -23,7 +23,7 @@ from hf_xalign.data import encoding
 from hf_xalign.data.arrow import column_array
 from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.load import as_parallel
-from hf_xalign.data.parallel import check_columns, check_values, only_language
+from hf_xalign.data.parallel import check_columns, only_language
 from hf_xalign.data.sentence_pairs import TOKENS, encode_sides, sentence_frame
 from hf_xalign.errors import InputError, content_errors, explained
 
@@ -144,7 +144,6 @@ def _monolingual(
     column, name = "words" if "words" in corpus.column_names else "text", f"the corpus of {language}"
     remedy = "Load it by hf_xalign.data.monolingual.load_monolingual, or rename its column to text or words."
     corpus = check_columns(corpus, [column], name, remedy)
-    check_values(corpus, column, name)
     encoder = encoding.word_tokenizer(tokenizer) if column == "words" else tokenizer
     before, after = encoding.special_frame(tokenizer)
     room = block_size - len(before) - len(after)
@@ -305,7 +304,7 @@ class TokenEntries:
         unknown token), `several_pieces`, `same_piece` (names, loans), `repeated` (`March` after `march` in an uncased
         vocabulary). Words keep the dictionary's case; MUSE's words are lower-cased, also German nouns.
 
-        `words` are entries of [`~hf_xalign.data.readers.files.load_dictionary`], `languages` their codes.
+        `words` are entries of [`~hf_xalign.data.readers.pairs.load_dictionary`], `languages` their codes.
         """
         first = single_pieces(tokenizer, [word for word, _ in words])
         second = single_pieces(tokenizer, [word for _, word in words])

@@ -1,4 +1,4 @@
-"""Open files, compressed or not, and read their lines, rows with named columns, and entries of dictionaries."""
+"""Open files, compressed or not, and read their lines and rows with named columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import lzma
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ import pyarrow
 from hf_xalign.cache import check_regular
 from hf_xalign.data import forms
 from hf_xalign.data.arrow import open_parquet, parquet_batches
-from hf_xalign.data.words import MARK, clean_text
+from hf_xalign.data.words import MARK
 from hf_xalign.errors import InputError, content_errors, explained
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 Record = Mapping[str, Any]
 Cells = dict[str, Any]  # a record that is still being made
 Rows = Iterator[tuple[int, Record | None]]
-Entries = list[tuple[str, str]]
 # Bytes. A small compressed file can hold a line of any length, which would be held in memory.
 _LONGEST_LINE = 64 << 20
 # Excel writes the separator of its language into the first line.
@@ -79,11 +78,9 @@ def read_lines(
             for row, raw in enumerate(_raw_lines(stream), 1):
                 if len(raw) > _LONGEST_LINE:
                     raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is not text")
-                # UTF-16 of English would decode, with NUL in all even places, or in all odd ones.
+                # UTF-16 of English would decode.
                 if row == 1 and b"\0" in raw:
-                    if raw[:2] not in (b"\xff\xfe", b"\xfe\xff") and any(raw[::2]) and any(raw[1:-1:2]):
-                        raise InputError(f"{path}, line 1: binary data, not text. Unpack or convert the file.")
-                    raise InputError(f"{path}, line 1: UTF-16 or UTF-32, not UTF-8. {_convert('utf-16')}")
+                    raise InputError(f"{path}, line 1: UTF-16 or binary data, not UTF-8. {_convert('utf-16')}")
                 line = raw.decode(errors=undecodable).rstrip("\r\n")
                 yield row, line.lstrip(MARK) if keep_marks else line.replace(MARK, "")
                 offset += len(raw)
@@ -144,6 +141,9 @@ def read_jsonl(path: str | Path) -> Rows:
 
 
 def _object(record: Any, path: str | Path, row: int) -> Cells:
+    """Return a row of JSON by the names of its columns, which are numbers if it is a list."""
+    if isinstance(record, list):
+        return {str(number): value for number, value in enumerate(record, 1)}
     if not isinstance(record, dict):
         fault = f"{type(record).__name__}, not a JSON object of columns"
         raise InputError(f"{path}, row {row}: {fault}. pandas writes them by to_json(orient='records', lines=True).")
@@ -183,7 +183,7 @@ def read_json_rows(path: str | Path) -> Rows:
     named = isinstance(first, dict) and forms.text_columns(tuple(first), None) and not forms.text_columns(keys, None)
     if named and all(isinstance(record, dict) for record in lists.values()):
         lists = {None: [{"key": key, **record} for key, record in lists.items()]}
-    if columns := _json_columns(lists):
+    if columns := json_columns(lists):
         for row, values in enumerate(zip(*columns.values()), 1):
             yield row, dict(zip(columns, values))
         return
@@ -197,7 +197,7 @@ def read_json_rows(path: str | Path) -> Rows:
             yield row, ({} if name is None else {"list": name}) | _object(record, path, row)
 
 
-def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
+def json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
     """Return the columns of a JSON object whose values are columns of texts or numbers; none of another one."""
     columns, first = {}, next(iter(content.values()), None)
     for name, values in content.items():
@@ -319,80 +319,6 @@ def text_of(value: Any, column: str, where: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
     return value
-
-
-def turned(entries: Iterable[tuple[str, str]]) -> Entries:
-    """Return the entries of a dictionary with their words in the other order."""
-    return [(second, first) for first, second in entries]
-
-
-def load_dictionary(path: str | Path, source_lang: str | None = None, target_lang: str = "en") -> Entries:
-    """Read (target word, source word) entries in MUSE's format: one on each line, English (the pivot) first.
-
-    A tab or a blank separates the two words, in CSV a comma or semicolon; next to tabs, words may contain blanks
-    (Vietnamese). A header may name the languages, or `source` and `target` (the pivot), in another order and among
-    other columns; so may the names in JSON, JSON Lines and Parquet. A JSON object may have words for its names, with a
-    translation or a list of them each. Elsewhere several translations of a word are several lines. Text is
-    NFC-normalized; empty lines, and comments (#) at the start, are skipped. A file that is named after other
-    languages, or both in the other order, gives a warning.
-    """
-    path, languages = Path(path), (source_lang, target_lang)
-    forms.warn_of_name(path.name, *languages)
-    if source_lang and forms.names_pivot_first(path.name, target_lang, source_lang):
-        logger.warning("%s: its first words are read as %s, although the name says otherwise", path, target_lang)
-    entries: Entries = []
-    header: dict[str, int] = {}  # the names of the two columns of words, and their numbers
-    for row, cells in _dictionary_cells(path):
-        # Columns of JSON that hold no words may hold numbers and lists.
-        fields = [clean_text(cell).strip(" ") if isinstance(cell, str) else "" for cell in cells]
-        if not any(fields) or (not entries and fields[0].startswith("#")):
-            continue
-        may_be_header = not (header or entries or any(map(str.isdecimal, fields)))
-        if may_be_header and (pair := forms.find_columns(tuple(fields), *languages)):
-            names = [pair.target, pair.source]
-            if not pair.by_language:
-                # `word` and `translation` name no language. The file's name may say that `source` is the pivot.
-                is_gloss = pair.target.casefold() in ("translation", "meaning", "gloss")
-                if not pair.directed or (is_gloss and pair.source.casefold() in forms.TEXT):
-                    names.sort(key=fields.index)
-                elif pair.source[:3].lower() in ("sou", "src") and forms.names_pivot_first(path.name, *languages):
-                    names.reverse()
-                logger.warning("%s: %r is read as %s. If it is not, name it by a code", path, names[0], target_lang)
-            header = {name: fields.index(name) for name in names}
-            if forms.split_column(fields):
-                logger.warning("%s: the entries of all splits are read. Write each split to a file of its own", path)
-            continue
-        words = [fields[column] for column in header.values() if column < len(fields)] if header else fields
-        # A row of words and codes of languages is no header, and the next row repeats the codes.
-        if row == 0 or len(words) != 2 or not all(words) or words == list(header):
-            where = f"{path}, row {row}: {' '.join(fields)!r}"
-            advice = "Write the pivot's word (English), a tab and the other, as cut -f 1,2 leaves them"
-            raise InputError(f"{where} does not have two fields. {advice}.")
-        entries.append((words[0], words[1]))
-    if fault := forms.fault_of_marks(list(map(" ".join, entries))):
-        raise InputError(f"{path}: its entries are {fault}.")
-    return entries
-
-
-def _dictionary_cells(path: Path) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Yield the cells of each row; row 0 has the names of the columns of JSON and Parquet."""
-    suffix = file_format(path)
-    if suffix not in (".json", ".jsonl", ".parquet"):
-        lines = ((row, split_cells(line)) for row, line in read_lines(path))
-        yield from read_cells(path) if suffix == ".csv" else lines
-        return
-    content = load_json(path) if suffix == ".json" else []
-    if isinstance(content, dict) and not (_json_columns(content) and forms.find_columns((*content,)[:9], None, "en")):
-        for row, (word, others) in enumerate(content.items(), 1):
-            for other in others if isinstance(others, list) else [others]:
-                yield row, (word, other)
-        return
-    names: list[str] = []
-    for row, record in TABLES[suffix](path):
-        if record and not names:
-            names = list(record)
-            yield 0, names
-        yield row, list(map(record.get, names)) if record else []
 
 
 def of_split(read: Callable[[], Rows], split: str, name: object, lang: str | None = None) -> Rows:

@@ -73,6 +73,11 @@ def read_json(path: str | os.PathLike, fault: str = "not JSON", remedy: str = ""
         return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
+def write_json(path: Path, value: object) -> Path:
+    """Write a value as JSON with indented lines to a file, atomically, and return its path."""
+    return write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
 def map_rows(
     dataset: Dataset, function: Callable[..., object], *, new_fingerprint: str | None = None, **options: Any
 ) -> Dataset:
@@ -102,7 +107,7 @@ def make_once(path: Path, make: Callable[[], object]) -> None:
 def write_mark(path: Path, content: Mapping[str, object], files: Iterable[Path] = ()) -> None:
     """Write a JSON object that marks work as finished; `content` gets the key `files`, their checksums by path."""
     sums = {os.path.relpath(file, path.parent): checksum(file) for file in files}
-    write_text(path, json.dumps({**content, "files": sums}, ensure_ascii=False, indent=2) + "\n")
+    write_json(path, {**content, "files": sums})
 
 
 def read_mark(path: Path) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ from typing import Any
 
 from hf_xalign._version import __version__
 from hf_xalign.builtin import find_builtin
-from hf_xalign.cache import read_json, write_text
+from hf_xalign.cache import read_json, write_json
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError, explained
 from hf_xalign.score import Score
@@ -201,8 +201,7 @@ def _worse(measure: str, side: str, before: Record, after: Record) -> str:
 
 def write_record(folder: str | os.PathLike[str], record: Record) -> Path:
     """Write `results.json` into a folder, which is created if it is missing, and return its path."""
-    text = json.dumps(to_plain(record), ensure_ascii=False, indent=2, allow_nan=False)
-    return write_text(Path(folder) / FILENAME, f"{text}\n")
+    return write_json(Path(folder) / FILENAME, to_plain(record))
 
 
 def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:

@@ -48,7 +48,6 @@ class CompareArguments:
     languages: list[str] | None = option("Data", "Languages to compare, in this order. Default: all.", None)
     seeds: list[int] | None = option("Data", "Seeds to compare. Default: all.", None, distinct=True)
     level: float = option("Tests", "p below which a difference is marked as significant.", 0.05)
-    confidence: float = option("Tests", "Share of the resampled differences inside the intervals.", 0.95)
     permutations: int = option("Tests", "Number of permutations of the permutation test.", 10_000)
     concatenate_seeds: bool = option(
         "Tests", "Swap the answers of each seed independently (Efimov et al. 2022), not of all seeds together.", False

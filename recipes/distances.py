@@ -28,7 +28,6 @@ class DistanceArguments(ParallelText):
     eval_links: str | None = option("Distances", "eval_links.jsonl of another run. Overrides eval_data.", None)
     layers: list[int] = option("Distances", "Layers; -1 is the last.", [-1])
     pairs: int = option("Distances", "Maximum number of word pairs of each kind and language.", 10_000, least=1)
-    bins: int = option("Distances", "Bins of the histograms.", 50, least=2)
     seed: int = option("Distances", "Seed of the random pairs.", 0, least=0)
     device: str = option("Distances", "Torch device of the encoders.", "cpu")
     output_dir: str = option("Distances", "Output folder.", "runs/distances")
@@ -69,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
         most = data.max_eval_pairs
         test = load_parallel(data.eval_data, split=data.eval_split, max_pairs=most, **data.columns())
         dataset = make_evaluation_links(test, train)
-    settings = {name: getattr(data, name) for name in ("layers", "pairs", "bins", "seed", "device")}
+    settings = {name: getattr(data, name) for name in ("layers", "pairs", "seed", "device")}
     grid = distance_grid(stages, dataset, **settings)
     saved = write_distances(grid, folder)
     print("\n" + format_grid(grid))

@@ -24,25 +24,25 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1516, 21),
-    "core": (2772, 54),
-    "data": (7112, 124),
-    "evaluation": (1907, 17),
+    "cli": (1514, 21),
+    "core": (2776, 54),
+    "data": (7110, 124),
+    "evaluation": (1902, 17),
     "explore": (291, 3),
     "hub": (343, 9),
-    "links": (1665, 24),
+    "links": (1663, 24),
     "mapping": (1520, 17),
     "metrics": (488, 2),
     "model_cards": (538, 0),
     "modeling": (4676, 67),
     "objectives": (1224, 8),
-    "prepare": (925, 3),
-    "recipes": (2431, 26),
-    "report": (448, 2),
+    "prepare": (924, 3),
+    "recipes": (2429, 26),
+    "report": (447, 2),
     "search": (608, 4),
-    "statistics": (726, 9),
-    "tasks": (2760, 51),
-    "trainers": (6673, 80),
+    "statistics": (717, 9),
+    "tasks": (2758, 51),
+    "trainers": (6665, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -285,46 +285,50 @@ class MappingTrainer:
                     f"dimensions. Add more, or set {remedy}."
                 )
 
-    def _check_dictionaries(self) -> list[str]:
-        """Put the pivot's word first in every dictionary; describe where its words have their vectors from."""
-        lines: list[str] = []
-        types: dict[str, set[str]] = {}
+    def _find_words(self) -> tuple[dict[str, set[str]], list[str]]:
+        """Return the words that have a vector, or will have one, by language, and a line about each language."""
+        words: dict[str, set[str]] = {}
+        lines = []
         for language in self.anchored:
             if self.of_words:
-                types[language] = {lower_word(word, language) for word in self.anchors[language].words}
-                words, _, size = self.anchors[language].vectors.shape
+                words[language] = {lower_word(word, language) for word in self.anchors[language].words}
+                count, _, size = self.anchors[language].vectors.shape
                 file = self.files.get(("vectors", language))
-                lines.append(
-                    f"vectors  {language}: {words:,} words x {size} dimensions{f' of {file}' if file else ''}"
-                )
+                of_file = f" of {file}" if file else ""
+                lines.append(f"vectors  {language}: {count:,} words x {size} dimensions{of_file}")
             else:
                 text = self.sentences(language)
-                types[language] = set(count_words(text, language).types)
-                lines.append(f"anchors  {language}: of {len(text):,} sentences, {len(types[language]):,} words")
+                words[language] = set(count_words(text, language).types)
+                lines.append(f"anchors  {language}: of {len(text):,} sentences, {len(words[language]):,} words")
+        return words, lines
 
-        def known(language: str, words: Sequence[str]) -> Tensor:
-            """Return which words have a vector, or are in the text, bool (words,)."""
-            return torch.tensor([lower_word(word, language) in types[language] for word in words], dtype=torch.bool)
+    def _check_dictionaries(self) -> list[str]:
+        """Put the pivot's word first in every dictionary; describe where its words have their vectors from."""
+        words, lines = self._find_words()
+
+        def there(word: str, language: str) -> bool:
+            return lower_word(word, language) in words[language]
+
+        def usable(entries: Entries, first: str, second: str) -> list[bool]:
+            return [there(one, first) and there(two, second) for one, two in entries]
 
         learnt = "learn" if self.args.supervision == "dictionary" else "known"
-        for what, lexicon in ((learnt, self.dictionary), ("test", self.test_dictionary)):
+        given = (("dictionary", learnt, self.dictionary), ("test_dictionary", "test", self.test_dictionary))
+        for name, what, lexicon in given:
             for language in sorted(lexicon.keys() & {*self.anchored}):
                 entries, first = lexicon[language], self.pivot
-                one, two = zip(*entries) if entries else ((), ())
-                usable = known(self.pivot, one) & known(language, two)
-                other_way = known(language, one) & known(self.pivot, two)
-                if other_way.sum() > usable.sum():
-                    usable, first = other_way, language
+                both, other_way = usable(entries, first, language), usable(entries, language, first)
+                if sum(other_way) > sum(both):
+                    both, first = other_way, language
                     lexicon[language] = turned(entries)
-                name = "test_dictionary" if what == "test" else "dictionary"
                 file = self.files.get((name, language), f"{name} of {language}")
-                if not usable.any():
+                if not any(both):
                     where = "has a vector" if self.of_words else "is in the text for the anchors"
                     fault = f"no entry of {len(entries)} {where} in {language} and in {self.pivot}"
                     such = "; ".join(map(" / ".join, entries[:3]))
                     raise InputError(f"{name} {file}: {fault} ({such}). Use one of these languages, or more words.")
-                without = [f"{a} / {b}" for (a, b), both in zip(entries, usable.tolist()) if not both][:3]
-                line = f"{what:8} {file}: {len(entries):,} entries, {int(usable.sum()):,} with both words there"
+                without = [" / ".join(entry) for entry, good in zip(entries, both) if not good][:3]
+                line = f"{what:8} {file}: {len(entries):,} entries, {sum(both):,} with both words there"
                 lines.append(line + (f", not {'; '.join(without)}" if without else "") + f", {first} first")
         # Entries that lexicon induction takes for right, in addition to those of the test.
         self.known = dict(self.dictionary)

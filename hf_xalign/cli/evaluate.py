@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hf_xalign.cache import check_output, write_text
+from hf_xalign.cache import check_output, write_json
 from hf_xalign.checks import setting
 from hf_xalign.cli import pairs
 from hf_xalign.cli.pairs import TextOptions
@@ -143,8 +142,7 @@ def run(args: Arguments) -> None:
     if any("retrieval_words" in found for found in scores["after"].values()):
         print("\nretrieval_words: the module reads whole words; a linear map gives the scores of retrieval_mean.")
     if args.json:
-        content = {"models": names, "text": lines, "scores": scores}
-        write_text(Path(args.json), json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")
+        write_json(Path(args.json), to_plain({"models": names, "text": lines, "scores": scores}))
 
 
 def _options(args: Arguments, job: pairs.Run | None) -> tuple[dict[str, Any], list[str], bool]:

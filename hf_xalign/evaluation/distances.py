@@ -5,7 +5,6 @@ Training should bring translations together without contracting the whole space.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from itertools import chain, product
@@ -19,7 +18,7 @@ from numpy.typing import ArrayLike
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import write_text
+from hf_xalign.cache import write_json
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.parallel import check_columns
@@ -32,6 +31,7 @@ from hf_xalign.modeling.word_vectors import WordVectors
 
 MEASURES = ("l2", "cosine")  # that of the loss, and that by which words are retrieved
 NUMBERS = "distances.json"
+_BINS = 50  # of a histogram
 HISTOGRAM_PAIRS = 2000  # word pairs per language in a run's histogram: enough for its bins
 
 
@@ -177,7 +177,6 @@ def distance_grid(
     *,
     pooling: Pooling = "mean",
     seed: int = 0,
-    bins: int = 50,
     device: str | torch.device = "cpu",
     **options: Any,
 ) -> dict[str, object]:
@@ -200,7 +199,7 @@ def distance_grid(
             model, tokenizers[stage], dataset, pooling=pooling, seed=seed, desc=desc, **options
         )
         del model  # before the next one is loaded
-    return grid_of(distances, stages, pooling=pooling, seed=seed, bins=bins)
+    return grid_of(distances, stages, pooling=pooling, seed=seed)
 
 
 def grid_of(
@@ -209,16 +208,15 @@ def grid_of(
     *,
     pooling: Pooling,
     seed: int = 0,
-    bins: int = 50,
 ) -> dict[str, object]:
     """Summarize distances of several stages, measured on the same text.
 
     `found` maps stage names to results of [`word_distances`] in the order of the rows, `stages` maps them to encoders.
 
     Returns:
-        In JSON types: `stages`, `languages`, `layers`, `measures`, `pooling`, `seed`, `bins` and `cells`. Each cell
-        has `stage`, `language`, `layer`, `measure`, `pairs` (number of each kind), `auc`, `edges` (bins + 1),
-        and under `linked` and `random` each `mean`, `sd`, `median` and `counts` (bins).
+        In JSON types: `stages`, `languages`, `layers`, `measures`, `pooling`, `seed`, and `cells`. Each cell has
+        `stage`, `language`, `layer`, `measure`, `pairs` (number of each kind), `auc`, `edges` of the histogram (bins
+        + 1), and under `linked` and `random` each `mean`, `sd`, `median` and `counts` (bins).
     """
     languages = list(next(iter(found.values())))
     layers = list(next(iter(found.values()))[languages[0]])
@@ -226,7 +224,7 @@ def grid_of(
     for language, layer, measure in product(languages, layers, MEASURES):
         column = {stage: distances[language][layer][measure] for stage, distances in found.items()}
         # Histograms of one language share their edges, so that a contracting space is visible.
-        edges = np.histogram_bin_edges(np.concatenate(list(chain.from_iterable(column.values()))), bins)
+        edges = np.histogram_bin_edges(np.concatenate(list(chain.from_iterable(column.values()))), _BINS)
         for stage, distances in column.items():
             cell: dict[str, object] = {"stage": stage, "language": language, "layer": layer, "measure": measure}
             cell |= {"pairs": len(distances.linked), "auc": area_under_curve(distances)}
@@ -245,7 +243,6 @@ def grid_of(
         "measures": list(MEASURES),
         "pooling": pooling,
         "seed": seed,
-        "bins": bins,
         "cells": cells,
     }
 
@@ -253,7 +250,7 @@ def grid_of(
 def write_distances(grid: Mapping[str, Any], folder: str | os.PathLike) -> list[Path]:
     """Write `distances.json` and a figure per measure and layer (`distances_l2_layer-1.png`); return the files."""
     folder = Path(folder)
-    written = [write_text(folder / NUMBERS, json.dumps(grid, ensure_ascii=False, indent=1, allow_nan=False) + "\n")]
+    written = [write_json(folder / NUMBERS, grid)]
     for measure, layer in product(grid["measures"], grid["layers"]):
         path = folder / f"distances_{measure}_layer{layer}.png"
         written.append(plots.histogram_grid(grid, path, measure=measure, layer=layer))

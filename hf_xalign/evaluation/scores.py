@@ -506,9 +506,7 @@ def score_sentences(
 def check_pool(size: int, what: str) -> None:
     """Raise an InputError for a pool of one candidate, which every query would find, or of none."""
     if size <= 1:
-        raise InputError(
-            f"retrieval has a pool of {size} ({what}), which no score is worth. Look at the columns read."
-        )
+        raise InputError(f"retrieval has a pool of {size} ({what}), too few to score. Look at the columns read.")
 
 
 def _distinct_pairs(dataset: Dataset) -> np.ndarray:

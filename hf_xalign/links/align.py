@@ -8,7 +8,6 @@ others alone. Any number of workers gives the same bytes.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import tempfile
@@ -36,8 +35,8 @@ from hf_xalign.cache import (
     make_once,
     read_mark,
     work_folder,
+    write_json,
     write_mark,
-    write_text,
 )
 from hf_xalign.checks import check_choice
 from hf_xalign.cluster import run_on_cluster, run_tasks
@@ -259,8 +258,7 @@ def align_shards(
         inputs.append(encoder_identity(loaded, tokenizer))
     total = sum(rows for _, rows in files)
     shards = min(shards or -(-total // _PART), total)
-    identity = [settings, versions, inputs, shards]
-    with open_work(folder, json.dumps(identity)) as work:
+    with open_work(folder, digest(settings, versions, inputs, shards)) as work:
         job = Job(
             rules,
             work,
@@ -297,7 +295,7 @@ def align_shards(
             "languages": languages,
             "shards": [{key: shard[key] for key in ("file", "pairs", "checksum")} for shard in written],
         }
-        write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+        write_json(folder / RECORD, record)
     return record
 
 
@@ -449,7 +447,7 @@ class Job:
         work: folder of the marks of finished tasks and of fitted aligners.
         text: datasets, of which the first is linked; or Parquet files with their numbers of rows.
         counts: language pairs to link, with their numbers of sentence pairs.
-        columns: columns to read from files.
+        columns: columns to read from files, whose tasks show no progress of their own; none for datasets.
         encoder: the encoder and its tokenizer; or its name and device.
     """
 

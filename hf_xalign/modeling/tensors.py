@@ -1,4 +1,4 @@
-"""Read and write safetensors files of maps, anchors, momentum encoders and partial sums of word vectors."""
+"""Read and write safetensors files of maps, anchors, momentum encoders and states of sentences."""
 
 from __future__ import annotations
 

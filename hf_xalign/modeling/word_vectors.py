@@ -148,8 +148,8 @@ def sharing_states(model: nn.Module, keep: str = "") -> Iterator[None]:
     """Encode each sentence once inside a `with` block, for its words, for its vector, and for probes.
 
     `keep` is a name for the text, by which the states are also kept in the user's cache: runs from one encoder score
-    the same text before training. Nothing is kept of adapters, MAO's module and sharded weights, which a fingerprint
-    does not show, and nothing shared by an encoder with language embeddings.
+    the same text before training. Nothing is kept of adapters and MAO's module, which other runs do not have, and of
+    sharded weights. Nothing is shared by an encoder with language embeddings.
     """
     if language_ids(cast(PreTrainedModel, model).config) is not None:
         yield

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import logging
 import os
 import shutil
@@ -27,7 +26,7 @@ import xxhash
 from markupsafe import Markup
 
 from hf_xalign._version import __version__
-from hf_xalign.cache import check_output, disk_errors, write_text
+from hf_xalign.cache import check_output, digest, disk_errors, write_json, write_text
 from hf_xalign.data.arrow import open_work, shard_name, take_rows, write_shard
 from hf_xalign.data.load import PAIRS, stream_parallel
 from hf_xalign.data.sources import find_source, parse_source
@@ -177,7 +176,7 @@ def prepare(
     # The text is not part of the identity, because each chunk has its own digest.
     sorted_tests = np.sort(np.fromiter(tests, np.uint64, len(tests)))
     identity = [record, reading, xxhash.xxh3_64_hexdigest(sorted_tests.data), __version__, versions]
-    with open_work(folder, json.dumps(identity)) as work, disk_errors(folder):
+    with open_work(folder, digest(*identity)) as work, disk_errors(folder):
         summaries = judge(_chunks(sources, reading), work, limits, tests, workers)
         if not summaries:
             raise InputError(f"{', '.join(record['sources'])}: there are no sentence pairs in it")
@@ -223,7 +222,7 @@ def prepare(
         record["shards"], histograms = write_shards(survivors, origins, folder, shard_pairs)
         record = portable(record)
         write_text(folder / REPORT, render_report(record, examples, histograms))
-        write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+        write_json(folder / RECORD, record)
     return record
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import write_text
+from hf_xalign.cache import write_json
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import language_rows, side_vectors
@@ -97,7 +96,7 @@ def changed_retrievals(
 
 def write_retrievals(folder: str | os.PathLike, found: Mapping[str, object]) -> Path:
     """Write the result of [`changed_retrievals`] as `retrievals.json`, atomically, and return its path."""
-    return write_text(Path(folder) / FILENAME, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
+    return write_json(Path(folder) / FILENAME, found)
 
 
 def _example(dataset: Dataset, old: Retrieved, new: Retrieved, link: int) -> dict[str, object]:

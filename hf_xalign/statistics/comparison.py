@@ -22,10 +22,9 @@ from hf_xalign.cache import inside, read_json
 from hf_xalign.checks import check_distinct, check_lengths, check_range
 from hf_xalign.errors import InputError, explained
 from hf_xalign.statistics import significance
-from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.examples import EXAMPLES, SCORES, ExampleScores
 from hf_xalign.tables import table
 
-SCORES = "scores.json"
 _BETTER, _WORSE, _MINUS = "*", "†", "−"  # a minus as wide as a plus, so that columns stay aligned
 _WIDTH = 119  # of the notes in a terminal
 # Fields of scores.json that are equal for all seeds of a system: else one folder would hold two.
@@ -83,7 +82,6 @@ class Comparison:
     test: Literal["paired t-test", "permutation test"]
     differences: list[Difference]
     level: float
-    confidence: float
 
     def __str__(self) -> str:
         """Return both tables and the notes as plain text."""
@@ -105,8 +103,7 @@ class Comparison:
             for code, seed_scores in zip(self.languages, scores, strict=True):
                 cells.append(_spread(seed_scores) + marks.get((system.name, code), ""))
             means.append([_line(system.name), *cells, *[_spread(np.mean(scores, axis=0))] * several])
-        interval = f"{100 * self.confidence:g}% interval"
-        rows = [["system", "language", "examples", "difference", interval, "p", "p corrected"]]
+        rows = [["system", "language", "examples", "difference", "95% interval", "p", "p corrected"]]
         for difference in self.differences:
             bounds = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
             cells = [
@@ -152,7 +149,6 @@ def compare(
     languages: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     level: float = 0.05,
-    confidence: float = 0.95,
     permutations: int = 10_000,
     concatenate_seeds: bool = False,
     resamples: int = 2000,
@@ -167,8 +163,7 @@ def compare(
     [`~hf_xalign.statistics.significance.permutation_test`]. All systems and languages get the same test.
 
     By default systems have their folders' names, and all languages and seeds are compared. A difference is significant
-    if p is below `level`. Each interval contains the share `confidence` of `resamples` differences between resampled
-    examples and seeds.
+    if p is below `level`. Each interval contains 95% of `resamples` differences between resampled examples and seeds.
 
     Raises:
         InputError: a folder has no finished system, or the systems cannot be compared.
@@ -187,7 +182,7 @@ def compare(
         fao: +0.325 (p = 0.014)
     """
     check_range(above=0, below=1, level=level)
-    bounds = [(1 - confidence) / 2, (1 + confidence) / 2]
+    bounds = [(1 - significance.INSIDE) / 2, (1 + significance.INSIDE) / 2]
     systems = []
     for folder, name in zip(folders, _names(folders, names)):
         systems.append(load_system(folder, name=name, languages=languages, seeds=seeds))
@@ -227,9 +222,7 @@ def compare(
             if len(columns) > 1:
                 low, high = np.quantile(np.mean(drawn, axis=0), bounds).tolist()
                 differences.append(Difference(system.name, None, sum(sizes), float(np.mean(means_apart)), low, high))
-    return Comparison(
-        systems, columns, "paired t-test" if means else "permutation test", differences, level, confidence
-    )
+    return Comparison(systems, columns, "paired t-test" if means else "permutation test", differences, level)
 
 
 def load_system(
@@ -259,7 +252,7 @@ def load_system(
                 )
     examples = {}
     for code in codes:
-        files = [inside(folders[number] / "examples", f"{code}.json") for number in chosen]
+        files = [inside(folders[number] / EXAMPLES, f"{code}.json") for number in chosen]
         examples[code] = [ExampleScores.load(file) for file in files]
     shared = {field: first[field] for field in SHARED}
     return System(name or folder.resolve().name, folder, seeds=chosen, examples=examples, **shared)

@@ -15,6 +15,8 @@ from hf_xalign.cache import read_json, write_text
 from hf_xalign.checks import check_lengths, check_range
 from hf_xalign.errors import content_errors, explained
 
+# In the folder of a run: the totals, and a folder with a file of each language.
+SCORES, EXAMPLES = "scores.json", "examples"
 _COUNTS = ("correct", "predicted", "gold")  # of an example, from which F1 follows
 # {kind of score: its columns in the file}
 COLUMNS = {"counts": _COUNTS, "labels": _COUNTS, "values": ("values",)}

@@ -23,6 +23,7 @@ from hf_xalign.statistics.examples import ExampleScores, total
 _ROUNDING = 1e-9
 # Numbers drawn at once: 8 MB, so that 10,000 permutations of a large test set fit into memory.
 _NUMBERS = 1_000_000
+INSIDE = 0.95  # share of the resampled scores inside an interval
 _SAME = "Score both on the same text, and words on the same links (`hf-xalign evaluate --links`)."
 
 
@@ -192,23 +193,18 @@ def _batches(total: int, width: int) -> Iterator[int]:
         yield min(size, total - start)
 
 
-def interval(
-    values: ArrayLike, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
-) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the mean of `values`, (n,); see [`score_interval`]."""
-    return score_interval(ExampleScores.from_values(values), confidence=confidence, resamples=resamples, seed=seed)
+def interval(values: ArrayLike, *, resamples: int = 1000, seed: int = 0) -> tuple[float, float]:
+    """Return the 95% percentile bootstrap interval of the mean of `values`, (n,); see [`score_interval`]."""
+    return score_interval(ExampleScores.from_values(values), resamples=resamples, seed=seed)
 
 
-def score_interval(
-    scores: ExampleScores, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
-) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of a score over its examples.
+def score_interval(scores: ExampleScores, *, resamples: int = 1000, seed: int = 0) -> tuple[float, float]:
+    """Return the 95% percentile bootstrap interval of a score over its examples.
 
     The interval covers the choice of test examples only, not that of seeds, training text or dictionary. It has
     percentile bounds, because SciPy's default (BCa) is undefined if all examples score the same. The percentile
-    interval then has width 0, and says nothing about how certain the score is.
-
-    `confidence` is the share of the resampled scores between the bounds. A resample whose denominator is 0 scores 0.
+    interval then has width 0, and says nothing about how certain the score is. A resample whose denominator is 0
+    scores 0.
 
     Example:
         >>> low, high = score_interval(ExampleScores.from_values([1, 1, 0, 1, 1, 0, 1, 1]))
@@ -226,7 +222,7 @@ def score_interval(
         vectorized=True,
         n_resamples=resamples,
         batch=100,  # 24 MB for 10,000 examples
-        confidence_level=confidence,
+        confidence_level=INSIDE,
         method="percentile",
         rng=seed,
     ).confidence_interval

@@ -19,12 +19,10 @@ import numpy as np
 from hf_xalign.cache import inside, read_mark, write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.score import Score
-from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.examples import EXAMPLES, SCORES, ExampleScores
 from hf_xalign.tables import table
 from hf_xalign.tasks.task import TaskScores
 
-SCORES = "scores.json"
-EXAMPLES = "examples"
 RUN = "run.json"  # deleted when there are scores: what it holds is then in them
 
 

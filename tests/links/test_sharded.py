@@ -16,7 +16,6 @@ from support.refusals import assert_refused
 from support.text import bitext
 from support.tiny import make_encoder, make_tokenizer
 
-from hf_xalign.cache import write_text
 from hf_xalign.cli.main import main
 from hf_xalign.data.load import load_parallel
 from hf_xalign.errors import InputError
@@ -150,9 +149,7 @@ def test_a_failed_shard_is_named_and_made_by_the_next_run(source, tmp_path, monk
 
 def interrupted(monkeypatch, source, out, **options):
     with monkeypatch.context() as patch:
-        patch.setattr(
-            engine, "write_text", lambda path, text: 1 / 0 if path.name == engine.RECORD else write_text(path, text)
-        )
+        patch.setattr(engine, "write_json", lambda path, value: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             align_shards([source], out, **FAST | options)
 

@@ -76,7 +76,7 @@ def test_from_stages_to_figures(files, tmp_path):
     text = [f"de={files / 'pairs.tsv'}"]
     words = [
         "--stages", f"raw={files / 'base'}", f"tuned={tmp_path / 'two'}", "--layers", "1", "-1",
-        "--train_data", *text, "--eval_data", *text, "--bins", "5", "--output_dir", str(tmp_path / "out"),
+        "--train_data", *text, "--eval_data", *text, "--output_dir", str(tmp_path / "out"),
     ]  # fmt: skip
     printed = output_of(distances.main, words)
     grid = json.loads((tmp_path / "out" / "distances.json").read_text())

@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
 
 
 def test_figures_are_those_of_the_tests(folders):
-    found = compare(folders, permutations=500, resamples=300, confidence=0.9, quiet=True)
+    found = compare(folders, permutations=500, resamples=300, quiet=True)
     assert found.test == "permutation test" and found.languages == ["de", "hi"]
     raw, fao, _ = found.systems
     assert raw.scores("de")[1] == ExampleScores.load(folders[0] / "seed-1" / "examples" / "de.json").score()
@@ -41,12 +41,12 @@ def test_figures_are_those_of_the_tests(folders):
     for row, pair in zip(rows, pairs):
         assert_rounding(row.difference, np.mean([a.score() - b.score() for a, b in zip(*pair)]), operations=4 * 80)
         drawn = significance.resampled_differences(*pair, resamples=300)
-        assert [row.low, row.high] == np.quantile(drawn, [(1 - 0.9) / 2, (1 + 0.9) / 2]).tolist()
+        assert [row.low, row.high] == np.quantile(drawn, [(1 - 0.95) / 2, (1 + 0.95) / 2]).tolist()
     average = rows[2]
     assert (average.language, average.p, average.examples) == (None, None, 130)
     assert_rounding(average.difference, (rows[0].difference + rows[1].difference) / 2, operations=8, scale=1)
     drawn = np.mean([significance.resampled_differences(*pair, resamples=300) for pair in pairs], axis=0)
-    assert_rounding([average.low, average.high], np.quantile(drawn, [0.05, 0.95]), operations=16, scale=1)
+    assert_rounding([average.low, average.high], np.quantile(drawn, [0.025, 0.975]), operations=16, scale=1)
 
 
 def test_means_are_compared_by_the_t_test(tmp_path):

@@ -169,8 +169,8 @@ def test_score_interval_is_the_quantiles_of_scores_of_drawn_examples():
     scores = ExampleScores.from_counts(rng.integers(0, np.minimum(gold, predicted) + 1), predicted, gold)
     rng = np.random.default_rng(3)
     drawn = [score_of(scores, rows) for size in (100, 50) for rows in rng.integers(0, 40, (size, 40))]
-    found = score_interval(scores, confidence=0.9, resamples=150, seed=3)
-    assert_rounding(found, np.quantile(drawn, [0.05, 0.95]), operations=2 * 40)
+    found = score_interval(scores, resamples=150, seed=3)
+    assert_rounding(found, np.quantile(drawn, [0.025, 0.975]), operations=2 * 40)
     assert found[0] < scores.score() < found[1]
     assert score_interval(ExampleScores.from_counts([0, 0], [0, 0], [0, 0])) == (0.0, 0.0)
 
@@ -179,7 +179,7 @@ def test_interval_of_a_mean(recwarn):
     values = np.random.default_rng(0).normal(3.0, 2.0, 400)
     half = 1.96 * values.std() / 20
     np.testing.assert_allclose(interval(values), (values.mean() - half, values.mean() + half), rtol=0, atol=0.03)
-    assert interval(values) == interval(values, confidence=0.95, resamples=1000, seed=0) != interval(values, seed=6)
+    assert interval(values) == interval(values, resamples=1000, seed=0) != interval(values, seed=6)
     for same in ([0.25], [1.0] * 30):
         assert interval(same) == (same[0], same[0]), "no width where nothing varies"
     assert not recwarn

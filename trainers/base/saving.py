@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 import logging
 import os
 import statistics
@@ -26,7 +25,7 @@ from transformers.trainer_utils import TrainOutput, rotate_checkpoints
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME
 
 from hf_xalign import hub
-from hf_xalign.cache import disk_errors, follow_umask, hold_folder, write_mark, write_text
+from hf_xalign.cache import disk_errors, follow_umask, hold_folder, write_json, write_mark, write_text
 from hf_xalign.distributed import own_storage, shard_like
 from hf_xalign.errors import InputError, explained
 from hf_xalign.hub.files import check_recorded_base
@@ -294,7 +293,7 @@ class SavingTrainer(Trainer):
         if not hasattr(self.model, "peft_config"):
             save_encoder(self.model, folder, self._prefix, self._carried, state)
             if self._length:
-                write_text(folder / LENGTH_FILE, json.dumps(self._length) + "\n")
+                write_json(folder / LENGTH_FILE, self._length)
             return
         self.model.save_pretrained(folder, state_dict=state)
         if self._sketch:

@@ -20,7 +20,8 @@ from hf_xalign.cache import hold_folder, read_mark
 from hf_xalign.checks import check_choice, require
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.record import Record, to_plain
-from hf_xalign.tasks.results import SCORES, begin, finished
+from hf_xalign.statistics.examples import SCORES
+from hf_xalign.tasks.results import begin, finished
 from hf_xalign.trainers.base.checkpoints import clear_run, last_complete_checkpoint, signs_of_run
 from hf_xalign.trainers.base.opening import make_model
 from hf_xalign.trainers.base.run import shown

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
 import random
 from collections import Counter
@@ -28,7 +27,7 @@ import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
-from hf_xalign.cache import read_json, write_text
+from hf_xalign.cache import read_json, write_json
 from hf_xalign.checks import GIVEN, check, needs, setting, show
 from hf_xalign.data.derived.word_order import Tree, WordOrder
 from hf_xalign.errors import InputError, content_errors, explained
@@ -239,8 +238,7 @@ class DerivedLanguage:
 
     def save(self, path: str | os.PathLike) -> str:
         """Write the language as JSON, with its alphabet and word order, and return the path."""
-        content = json.dumps(asdict(self), ensure_ascii=False, indent=1)
-        return str(write_text(Path(path), content + "\n"))
+        return str(write_json(Path(path), asdict(self)))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:

@@ -15,12 +15,11 @@ from support.numeric import assert_rounding
 from support.recipe import QUIET, command, make_files, output_of, record_of
 from support.tiny import SENTENCES, make_links
 
-from hf_xalign.cli.inspect import as_text
 from hf_xalign.cli.main import main
 from hf_xalign.data.encoding import set_prompt
 from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation import encode_words, score_retrieval
-from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
+from hf_xalign.evaluation.similarity import word_similarity
 from hf_xalign.links import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links, read_links
 from hf_xalign.modeling import word_vectors
@@ -73,25 +72,6 @@ def test_similarities_against_loops(base):
         csls = word_similarity(*base, SOURCE, TARGET, measure="csls", k=k)
         assert_rounding(csls.values, wanted, **rounding | {"operations": 3 * 16 + 10, "scale": 4.0})
         assert csls.nearest() == [row.index(max(row)) for row in wanted]
-
-
-NAN = float("nan")
-BEFORE = WordSimilarity(["die", "হাত", "日本"], ["the", "sleeping"], np.array([[0.5, 0.25], [-0.5, -0.25], [NAN, NAN]]))
-AFTER = BEFORE._replace(values=np.array([[0.1, 0.9], [1.0, 1.0], [NAN, 0.0]]))
-
-
-def test_matrices_stand_side_by_side_where_there_is_room():
-    wide = as_text({"one": BEFORE, "two": AFTER}, columns=80)
-    assert wide.splitlines() == [
-        "one                        two",
-        "        the   sleeping            the   sleeping",
-        "-----------------------    ----------------------",
-        "die    0.50*      0.25     die   0.10       0.90*",
-        "হাত   -0.50      -0.25*    হাত   1.00*      1.00",
-        "日本      -          -     日本     -       0.00*",
-    ]
-    narrow = as_text({"one": BEFORE, "two": AFTER}, columns=40).split("\n\n")
-    assert [block.splitlines()[0] for block in narrow] == ["one", "two"]
 
 
 def test_inspect_shows_both_models(models, capsys, caplog, tmp_path, monkeypatch):

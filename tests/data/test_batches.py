@@ -57,7 +57,6 @@ ROWS = [
 for row, *stored in zip(ROWS, ([0, 11, -1, 12, 13], [18, 19, 20]), ([14, 15, 16, 17], [21, 22, -1, 23, 24, 25])):
     row["source_rows"], row["target_rows"] = stored
 NUMBERS = {"en": 0, "de": 1, "nl": 2}
-SPECIAL = {"words": [], "cls": ["cls"], "cls_sep": ["cls", "sep"], "all": ["cls", "sep"]}
 IDS = [[2, 10, 11, 12, 3, 9], [2, 13, 3, 9, 9, 9], [2, 20, 21, 3, 9, 9], [2, 22, 23, 24, 25, 3]]
 MASK = [[1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]
 
@@ -94,93 +93,6 @@ def test_reference_vectors_are_read_for_the_kept_words(features):
         assert batch["reference"].dtype == torch.float32
         assert batch["reference"].tolist() == [[vector] for vector in vectors(*rows)]
         assert not {"kept_ids", "kept_mask", "kept_index", "kept_word", "kept_counts"} & set(batch)
-
-
-def spans(row, side):
-    """Return the token span of each word by its number, then those of [CLS] and [SEP]."""
-    words = dict(enumerate(zip(row[f"{side}_starts"], row[f"{side}_ends"], strict=True)))
-    size = len(row[f"{side}_ids"])
-    return {**words, "cls": (0, 1), "sep": (size - 1, size)}
-
-
-def linked(tokens):
-    words = [[tuple(link) for link in row["links"]] if tokens in ("words", "all") else [] for row in ROWS]
-    return [(k, pair) for k in range(2) for pair in [*words[k], *((name, name) for name in SPECIAL[tokens])]]
-
-
-def in_use(half, tokens, every):
-    """Return (row, word) of every linked word of one side, or of every word that has a token."""
-    chosen = {(k, pair[half]) for k, pair in linked(tokens)}
-    words = [(k, name, end) for k, row in enumerate(ROWS) for name, (_, end) in spans(row, SIDES[half]).items()]
-    return [(k, name) for k, name, end in words if (k, name) in chosen or (every and end and isinstance(name, int))]
-
-
-def check_links(batch, found, due, case):
-    """A word of the batch is, by `found`, what the row's word is by `due`; returns the words near f0."""
-    tokens, half, which, *_ = case
-    links, near = linked(tokens), in_use(half, tokens, which == "all")
-    assert [[found(w) for w in link] for link in batch["links"].tolist()] == [
-        [due(k, side, name) for side, name in enumerate(pair)] for k, pair in links
-    ], case
-    assert batch["link_pairs"].tolist() == [k for k, _ in links], case
-    assert [found(w) for w in batch["kept_words"].tolist()] == [due(k, half, name) for k, name in near], case
-    assert [near[w] for w in batch["kept_links"].tolist()] == [(k, pair[half]) for k, pair in links], case
-    return near
-
-
-COMBINATIONS = list(itertools.product(SPECIAL, (0, 1), ("all", "linked")))
-
-
-def test_pair_batches_against_loops():
-    def word_tokens(batch, prefix):
-        index = batch[f"{prefix}_index"].tolist()
-        owners = batch.get(f"{prefix}_word", torch.arange(len(index))).tolist()
-        words = [[] for _ in range(owners[-1] + 1)]
-        for place, owner in zip(index, owners, strict=True):
-            words[owner].append(place)
-        return words
-
-    for (tokens, half, which), pooling in itertools.product(COMBINATIONS, ("first", "last", "mean")):
-        case = (tokens, half, which, pooling)
-        batch = PairCollator(9, tokens, SIDES[half], which, pooling)(ROWS)
-
-        def places(k, side, name, width=6, first=0, pooling=pooling):
-            start, end = spans(ROWS[k], SIDES[side])[name]
-            found = [(k + 2 * side - first) * width + token for token in range(start, end)]
-            return {"first": found[:1], "last": found[-1:], "mean": found}[pooling]
-
-        near = check_links(batch, word_tokens(batch, "token").__getitem__, places, case)
-        width = batch["kept_ids"].shape[1]
-        assert word_tokens(batch, "kept") == [places(k, half, name, width, 2 * half) for k, name in near], case
-
-
-@pytest.mark.parametrize("mode", ["tokens", "cached sentences", "cached words"])
-def test_word_batches_against_loops(mode, features):
-    given = {} if mode == "tokens" else {"features": features, "context": mode == "cached sentences"}
-    for tokens, half, which in COMBINATIONS:
-        case = (tokens, half, which)
-        batch = WordCollator(9, tokens, SIDES[half], which, languages=NUMBERS, pivot="en", **given)(ROWS)
-
-        def found(flat, batch=batch):
-            if mode != "tokens":
-                return batch["word_vectors"].flatten(0, 1)[flat].tolist()
-            row, column = divmod(flat, batch["word_spans"].shape[1])
-            return row, tuple(batch["word_spans"][row, column].tolist())
-
-        def due(k, side, name):
-            if mode == "tokens":
-                return k + 2 * side, spans(ROWS[k], SIDES[side])[name]
-            place = list(spans(ROWS[k], SIDES[side])).index(name)
-            return vectors(ROWS[k][f"{SIDES[side]}_rows"][place])[0]
-
-        check_links(batch, found, due, case)
-        used = [in_use(side, tokens, side == half and which == "all") for side in (0, 1)]
-        lone = [[[1, 2][k] for k, _ in used[0]] + [0] * len(used[1])]
-        assert batch["language"].tolist() == (lone if mode == "cached words" else [1, 2, 0, 0]), case
-        if mode == "cached sentences":
-            assert torch.equal(batch["word_mask"], batch["word_vectors"][..., 1] > 0), case
-        if mode == "cached words":
-            assert batch["word_vectors"].shape == (1, len(lone[0]), 2), case
 
 
 def test_a_word_that_was_not_stored_is_an_error(features):

@@ -34,30 +34,6 @@ def states_of(model, batch, layer=-1, **more):
         return model.eval()(**batch, **more, output_hidden_states=True).hidden_states[layer][0]
 
 
-def test_word_and_sentence_vectors_equal_one_sentence_at_a_time():
-    model, tokenizer = make_encoder().double(), make_tokenizer()
-    texts = ["the cat sees the dog!", "", "open"]
-    found = encode_words(model.train(), tokenizer, texts, layers=(0, -1), pooling="mean", batch_size=2)
-    assert model.training, "the mode is left alone"
-    assert [e.words for e in found] == [["the", "cat", "sees", "the", "dog", "!"], [], ["open"]]
-    for entry in (found[0], found[2]):
-        encoding = tokenizer(entry.words, is_split_into_words=True, return_tensors="pt")
-        for number in range(len(entry.words)):
-            tokens = [k for k, w in enumerate(encoding.word_ids(0)) if w == number]
-            for column, layer in enumerate((0, 2)):
-                wanted = states_of(model, encoding, layer)[tokens].mean(0)
-                assert_rounding(entry.vectors[number, column], wanted, DEPTH, SCALE, torch.float32)
-    texts = ["the cat sees the dog", "open file"]
-    for pooling in ("mean", "cls"):
-        for text, vector in zip(texts, encode_sentences(model, tokenizer, texts, pooling=pooling)[:, 0], strict=True):
-            hidden = states_of(model, tokenizer(text, return_tensors="pt"))
-            assert_rounding(vector, hidden.mean(0) if pooling == "mean" else hidden[0], DEPTH, SCALE, torch.float32)
-    assert encode_words(model, tokenizer, []) == [] and encode_sentences(model, tokenizer, [], layers=-1).shape == (
-        0,
-        16,
-    )
-
-
 def test_an_encoder_with_language_embeddings_is_told_the_language():
     model, tokenizer = make_multilingual_encoder(), make_tokenizer()
     batch = dict(tokenizer("the cat", return_tensors="pt"))

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from huggingface_hub import ModelCard
 from support.card import EVIL, MBERT, ON_HUB, RECORDS, front_matter_and_body, make_record, outside_code, python_blocks
 
@@ -16,13 +15,6 @@ from hf_xalign.model_cards import render_card, write_card
 from hf_xalign.model_cards.metadata import card_data
 from hf_xalign.record import read_record, start_record, write_record
 
-# Paths of a record, and what a card shows of them.
-PATHS = {
-    "de=/home/me/text.tsv": "de=text.tsv",
-    "--output_dir=/home/me/runs/": "--output_dir=runs",
-    "de=owner/opus:de-en": "de=owner/opus:de-en",
-    "https://example.org/recipes/x": "https://example.org/recipes/x",
-}
 LINKED = {
     "eflomal": "Links come from a word aligner",
     "given": "The links came with the training data",
@@ -88,18 +80,6 @@ def test_pictures_of_the_folder_are_shown(tmp_path):
     assert re.findall(r"^!\[.*\]\((.*)\)$", card, flags=re.MULTILINE) == shown
     assert "![Cosine distances of linked and of random word pairs, layer -1](distances_cosine_layer-1.png)" in card
     assert card == render_card(make_record(), pictures=["](http://e.vil).png", *reversed(shown)])
-
-
-def test_paths_say_nothing_of_the_machine():
-    for path, shown in PATHS.items():
-        record = make_record(command=[path], settings={"one": path, "several": {"deep": [path]}})
-        record["data"]["eval"][0]["source"] = path
-        card = render_card(record)
-        assert f"\n```bash\n{shown}\n```\n" in card and f"- evaluation: `{shown}`," in card, path
-        assert card.count(path) == (card.count(shown) if path == shown else 0) and "/home/me" not in card, path
-        settings = yaml.safe_load(card.split("```yaml\n")[1].split("\n```")[0])
-        assert settings == {"one": shown, "several": {"deep": [shown]}}, path
-        assert front_of(record)["model-index"][0]["results"][0]["dataset"]["name"] == shown, path
 
 
 def test_objectives_and_languages_of_pre_training():

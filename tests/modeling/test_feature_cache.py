@@ -1,9 +1,6 @@
 """The feature cache: what it holds and refuses, and its making cut short: killed, out of disk, wanted by two."""
 
-import multiprocessing
-import os
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -146,18 +143,14 @@ def test_no_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
     assert cache(folder, dtype=torch.bfloat16)[0].path.exists()
 
 
-def counting():
-    model = make_encoder()
-    return model, counted(model)
-
-
 def compute(folder, model=None, batch_size=8):
     return cache(folder, model=model, links=many(), batch_size=batch_size)[0]
 
 
 def test_what_is_not_whole_is_made_again(tmp_path):
     whole = compute(tmp_path / "whole")
-    model, batches = counting()
+    model = make_encoder()
+    batches = counted(model)
 
     def stop(module, args):
         if len(batches) == 8:
@@ -179,28 +172,6 @@ def test_another_encoder_or_text_in_the_same_folder_is_encoded_again(tmp_path):
     for change in ({}, {"model": make_encoder(seed=1)}, {"links": pairs(7)}, {"layers": (1,)}):
         given = {"links": pairs(4), **change}
         assert cache(tmp_path, **given)[0].path.read_bytes() == cache(None, **given)[0].path.read_bytes()
-
-
-@pytest.mark.slow
-def test_of_two_processes_one_computes(tmp_path):
-    context = multiprocessing.get_context("fork")
-    started = context.Barrier(2)
-    model, batches = counting()
-    model.register_forward_pre_hook(lambda *_: time.sleep(0.05))
-
-    def work():
-        torch.set_num_threads(1)  # as torch needs after a fork
-        started.wait()
-        vectors = compute(tmp_path / "both", model)
-        assert vectors.read(np.arange(vectors.shape[0])).isfinite().all()
-        (tmp_path / f"{os.getpid()}.forwards").write_text(str(len(batches)))
-
-    processes = [context.Process(target=work) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert sorted(int(path.read_text()) for path in tmp_path.glob("*.forwards")) == [0, 15]
 
 
 @pytest.mark.slow

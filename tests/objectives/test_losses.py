@@ -145,26 +145,6 @@ def test_entries_equal_the_loop_in_every_precision():
     assert_rounding(loss, entry_loop(half.detach().double(), ENTRIES), OPERATIONS, scale=1)
 
 
-def test_the_gradient_of_entries_is_autograds():
-    plain, alone, joint = (vectors(10).requires_grad_() for _ in range(3))
-    expected = -2.5 * sum(torch.cosine_similarity(*plain[entry], dim=0) for entry in ENTRIES) / len(ENTRIES)
-    expected.backward()
-    loss = 2.5 * entry_cosine(alone, ENTRIES)
-    loss.backward()
-    assert alone.grad.is_sparse
-    found = alone.grad.to_dense()
-    assert_rounding(found, plain.grad, 2 * OPERATIONS)
-    assert (found[[6, 9]] == 0).all() and (found[[0, 1, 2, 3, 4, 5, 7, 8]].abs().sum(1) > 0).all()
-    # Beside another use of the embeddings it adds into that one's dense gradient.
-    (joint.square().sum() + 2.5 * entry_cosine(joint, ENTRIES)).backward()
-    assert not joint.grad.is_sparse
-    assert_rounding(joint.grad, plain.grad + 2 * plain.detach(), 2 * OPERATIONS)
-    factor = torch.ones((), dtype=FLOAT64, requires_grad=True)
-    (first,) = torch.autograd.grad(factor * entry_cosine(alone, ENTRIES), alone, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()
-
-
 def test_a_row_of_zeros_has_no_direction():
     embeddings = vectors(10)
     embeddings[7] = 0

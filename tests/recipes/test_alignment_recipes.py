@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from peft import PeftModel
 from support.numeric import assert_rounding
 from support.recipe import command, on_files, output_of, record_of, task_command
 from support.tiny import SENTENCES, make_links, make_tokenizer
@@ -168,25 +167,10 @@ def test_mao(mao_run, files):
     assert not torch.allclose(found, states(AutoModel.from_pretrained(files / "base").eval(), tokenizer))
 
 
-def test_a_map_for_each_language(files, tmp_path):
-    record = mao_on(files, tmp_path, "--per_language", "all", "--max_steps", "2")
-    assert record["adapter"]["languages"] == ["de", "en"]
-    with pytest.raises(InputError, match="set_language"):
-        states(hf_xalign.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path))
-
-
 def test_a_random_start_is_scored_before_training(files, tmp_path):
     module = ("--preset", "mbert_transformer", "--num_heads", "2", "--feedforward_size", "32")
     scores = mao_on(files, tmp_path, *module, "--max_steps", "1")["scores"]
     assert scores["untrained"]["de"] != scores["before"]["de"]
-
-
-def test_lora(files, tmp_path):
-    options = ("--peft_type", "lora", "--peft_options", '{"r": 2}', "--batch_of", "pairs")
-    record = mao_on(files, tmp_path, *options, "--max_steps", "1")
-    assert record["adapter"]["peft_type"] == "LORA"
-    assert "retrieval_words" not in record["scores"]["after"]["de"]
-    assert isinstance(hf_xalign.load(tmp_path), PeftModel)
 
 
 def test_ppa(ppa_run, files):

@@ -34,7 +34,7 @@ def task(files, *options, out):
     [
         (fao, command, ()),
         pytest.param(ppa, command, ("--queue_size", "16", "--min_tokens", "2"), marks=pytest.mark.slow),
-        (align_mlm, pretraining, ()),
+        pytest.param(align_mlm, pretraining, (), marks=pytest.mark.slow),
         (finetune, task, ()),
     ],
 )
@@ -93,29 +93,21 @@ def scored(before, after, metric="retrieval_last", **more):
         (scored({"ka": 0.4, "sw": 0.2}, {"ka": 0.3, "sw": 0.5}), None),
         (scored({"ka": 0.4, "sw": None}, {"ka": 0.4, "sw": 0.1, "fi": 0.0}), None),
         (scored({"ka": 0.41234}, {"ka": 0.41229}), None),  # as shown, nothing
-        (scored({}, {"ka": 0.1}), None),
         (
             scored({"ka": 0.4, "sw": 0.2}, {"ka": 0.42, "sw": 0.0}),
             "the headline score retrieval_last ended below its start: mean of 2 languages 30.0 before, 21.0 "
             "after; worst in sw 20.0 before, 0.0 after",
         ),
-        (scored({"ka": 0.5}, {"ka": 0.5}, losses={"before": {"ka": 2.0}, "after": {"ka": 2.0}}), None),
         (
             scored({}, {}, losses={"before": {"ka": 2.0, "en": 3}, "after": {"ka": 9.5, "en": 2}}),
             "the loss on held-out text ended above its start: mean of 2 languages 2.500 before, 5.750 after; "
             "worst in ka 2.000 before, 9.500 after",
         ),
-        (scored({}, {}, training_loss={"first": 0.5, "last": 1.5}), None),
         (scored({}, {}, drift={"cosine": 0.2, "rank_correlation": 0.896}), None),  # as shown, 0.90
         (
             scored({}, {}, drift={"cosine": 0.99, "rank_correlation": 0.894}),
             "the pivot's vectors changed: the rank correlation of its similarities before and after training is "
             "below 0.9 (words 0.89). Compute indexes and classifiers on its old vectors again.",
-        ),
-        (
-            scored({}, {}, drift={"rank_correlation": 0.95, "sentence_cosine": 1, "sentence_rank_correlation": 0.0}),
-            "the pivot's vectors changed: the rank correlation of its similarities before and after training is "
-            "below 0.9 (sentences 0.00). Compute indexes and classifiers on its old vectors again.",
         ),
         (scored({}, {}, training_loss={"first": -0.5, "last": 1.0}), None),
         (

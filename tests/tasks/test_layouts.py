@@ -60,6 +60,7 @@ WORDS = {
     "a header over words": ("a.tsv", "token\tlabel\nOslo\tB-LOC\n\nEr\tO\n", "nb", "Oslo", "B-LOC"),
     "polyglot-NER": ("a.jsonl", '{"words": ["Oslo"], "ner": ["B-LOC"]}\n', "nb", "Oslo", "B-LOC"),
     "a table of lists": ("a.json", '{"tokens": [["Bakı"]], "tags": [["B-LOC"]]}', "az", "Bakı", "B-LOC"),
+    "columns in capitals": ("a.csv", "Tokens,NER_tags\nin Oslo,O B-LOC\n", "nb", "in Oslo", "O B-LOC"),
     "tags": ("a.jsonl", '{"tokens": ["Oslo"], "tags": ["B-LOC"]}\n', "nb", "Oslo", "B-LOC"),
     "SNIPS": (
         "train_Add.json",
@@ -92,6 +93,9 @@ TEXTS = {
     "IMDB, joined": ("a.csv", "review,sentiment\nreview,sentiment\na,pos\n", "en", ["a", "pos", 3]),
     "IMDB": ("a.csv", "review,sentiment\na,pos\n", "en", ["a", "pos", 2]),
     "a label that is not a number": ("a.csv", "text,sentiment\na,nan\nb,pos\n", "is", ["b", "pos", 3]),
+    "texts in capitals": ("a.csv", "Text,Label\ngut,pos\n", "de", ["gut", "pos", 2]),
+    "pairs in capitals": ("a.csv", "Premise,Hypothesis,Label\na,b,neutral\n", "de", ["a", "b", "neutral", 2]),
+    "sentiments in capitals": ("a.csv", "Review,SENTIMENT\ngut,pos\n", "de", ["gut", "pos", 2]),
     "sentiments": ("a.csv", "text,sentiment\na,pos\n", "en", ["a", "pos", 2]),
     "intents": ("a.jsonl", '{"text": "a", "intent": "x"}\n', "en", ["a", "x", 1]),
     "Amazon reviews": ("a.jsonl", REVIEWS, "de", ["Gut.", "5", 2]),

@@ -633,21 +633,6 @@ def test_brackets_of_conll_2012_become_bio(tmp_path, caplog):
         read_examples(f"de={path}", "token")
 
 
-@pytest.mark.parametrize(
-    ("kind", "rows", "expected"),
-    [
-        ("sequence", "Text,Label\ngut,pos\n", {"text_a": "gut", "label": "pos"}),
-        ("sequence", "Premise,Hypothesis,Label\na,b,neutral\n", {"text_a": "a", "text_b": "b", "label": "neutral"}),
-        ("sequence", "Review,SENTIMENT\ngut,pos\n", {"text_a": "gut", "label": "pos"}),
-        ("token", "Tokens,NER_tags\nin Oslo,O B-LOC\n", {"tokens": ["in", "Oslo"], "labels": ["O", "B-LOC"]}),
-    ],
-)
-def test_columns_in_capitals_are_found(kind, rows, expected, tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text(rows)
-    assert read_examples(f"de={path}", kind).rows[0] == {**expected, "line": 2}
-
-
 def test_columns_that_only_capitals_tell_apart_are_refused(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,Text,Label\ngut,schlecht,pos\n")

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1514, 21),
     "core": (2767, 54),
-    "data": (7110, 124),
+    "data": (7111, 124),
     "evaluation": (1902, 17),
     "explore": (291, 3),
     "hub": (343, 9),

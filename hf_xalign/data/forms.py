@@ -407,5 +407,6 @@ def looks_like_header(
         return inside[0].isdisjoint(inside[1]) and (len(codes) == 2 or _is_asked(next(iter(codes.values())), asked))
     of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
     columns = [known or cell.strip().casefold() in _NAMES["other"] for known, cell in zip(of_side, cells, strict=True)]
-    variables = [_VARIABLE.fullmatch(cell.strip()) for cell in cells]
-    return all(columns) or (any(variables) and all(cell.strip().isidentifier() for cell in cells))
+    # `src_col` and `wordCount` above text are names; words such as `CO2` stand above words of all kinds.
+    variables = [_VARIABLE.fullmatch(cell.strip()) is not None for cell in (*cells, *following)]
+    return all(columns) or (all(variables[:2]) and not any(variables[2:]))

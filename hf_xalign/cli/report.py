@@ -29,7 +29,7 @@ def run(args: Arguments) -> None:
     """Write retrievals.json if asked for, and the page."""
     from pathlib import Path
 
-    from hf_xalign.cache import check_output
+    from hf_xalign.cache import check_output, write_json
     from hf_xalign.data.sources import check_models
     from hf_xalign.record import EVAL_LINKS, read_record
     from hf_xalign.report import write_report
@@ -42,7 +42,7 @@ def run(args: Arguments) -> None:
         from hf_xalign.errors import InputError
         from hf_xalign.links.frozen import read_links
         from hf_xalign.modeling.loading import choose_device
-        from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
+        from hf_xalign.report.retrievals import FILENAME, changed_retrievals, retrieve_words
 
         run = Run(args.folder, Path(args.folder), read_record(args.folder))
         if not (file := run.folder / EVAL_LINKS).is_file():
@@ -53,5 +53,6 @@ def run(args: Arguments) -> None:
         for _, name, model, tokenizer in load_stages(models, None, device, prompt, []):
             retrievals.append(retrieve_words(model, tokenizer, links, run.layer, f"Retrieving by {name}"))
             del model
-        write_retrievals(args.folder, changed_retrievals(links, *retrievals, examples=args.examples, seed=args.seed))
+        found = changed_retrievals(links, *retrievals, examples=args.examples, seed=args.seed)
+        write_json(run.folder / FILENAME, found)
     print(f"saved: {write_report(args.folder, args.output)}")

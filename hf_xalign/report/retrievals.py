@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import write_json
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.vectors import language_rows, side_vectors
+from hf_xalign.evaluation.scores import Protocol, held_out_words
+from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.search.csls import nearest_neighbours
 
 FILENAME = "retrievals.json"
@@ -37,23 +35,21 @@ def retrieve_words(
 ) -> dict[str, Retrieved]:
     """Find each linked source word's nearest linked target word, as `retrieval_mean_to_pivot` counts it."""
     retrieved, device = {}, next(model.parameters()).device
+    encoders: dict[str, Any] = dict.fromkeys(SIDES, (model, tokenizer))
     for language, row_ids in language_rows(dataset).items():
         rows = dataset.select(row_ids)
-        links = [np.asarray(pairs, dtype=np.int64).reshape(-1, 2) for pairs in rows["links"][:]]
-        link_rows = np.repeat(np.arange(len(links)), list(map(len, links)))
-        words = np.concatenate(links)
-        present, vectors = np.ones(len(words), dtype=bool), []
-        for n, side in enumerate(SIDES):
-            label = f"{desc} ({language}, {side})" if desc else None
-            encoded = side_vectors(model, tokenizer, rows, side, layers=(layer,), desc=label)
-            places = encoded.offsets[link_rows] + torch.from_numpy(words[:, n])
-            present &= encoded.present[places].numpy()
-            vectors.append(encoded.vectors[places, 0])
+        label = f"{desc} ({language})" if desc else None
+        encoded = held_out_words(encoders, rows, (Protocol(),), layers=(layer,), desc=label)
+        # Links of identical words are left out.
+        ours = ~encoded.kinds.any(1)
+        present = encoded.present[ours].numpy()
         if not present.any():
             raise InputError(f"{language}: no link joins words that have vectors")
-        source, target = (side[torch.from_numpy(present)] for side in vectors)
+        source, target = (side[ours][present, 0] for side in (encoded.source, encoded.target))
         answers = nearest_neighbours(source, target, device=device).source_to_target.cpu().numpy()
-        retrieved[language] = Retrieved(np.column_stack([row_ids[link_rows], words])[present], answers)
+        words = np.array(list(chain.from_iterable(rows["links"][:])), dtype=np.int64)
+        places = np.column_stack([row_ids[encoded.sentences[ours]], words])
+        retrieved[language] = Retrieved(places[present], answers)
     return retrieved
 
 
@@ -92,11 +88,6 @@ def changed_retrievals(
             "examples": [_example(dataset, old, new, int(link)) for link in drawn],
         }
     return {"seed": seed, "languages": languages}
-
-
-def write_retrievals(folder: str | os.PathLike, found: Mapping[str, object]) -> Path:
-    """Write the result of [`changed_retrievals`] as `retrievals.json`, atomically, and return its path."""
-    return write_json(Path(folder) / FILENAME, found)
 
 
 def _example(dataset: Dataset, old: Retrieved, new: Retrieved, link: int) -> dict[str, object]:

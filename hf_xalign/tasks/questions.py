@@ -227,6 +227,7 @@ NO_ANSWER = 0  # label of a window without the answer: the first token, [CLS]
 # Where no answer can begin or end, and the place of a missing one: not 0, at which an answer may begin.
 NOWHERE = -1
 _LABELS = ("start_position", "end_position")  # numbers of tokens
+Span = tuple[int, int]  # first and last token
 
 
 class TokenText(NamedTuple):
@@ -258,7 +259,7 @@ class TokenText(NamedTuple):
         opens[opening], closes[closing] = starts[opening], ends[closing]
         return cls(starts, ends, opens, closes)
 
-    def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
+    def tokens_of(self, start: int, end: int) -> Span | None:
         """Return the first and last token that cover any of the characters `[start, end)`, or None."""
         touched = np.flatnonzero((self.ends > start) & (self.starts < end))
         if not len(touched):
@@ -398,26 +399,14 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
                         continue
                 cut += len(questions[k]) > most
                 head = [*frame.before, *questions[k][:most], *frame.between]
-                room = limit - len(head) - len(frame.after)
                 common = {
                     "source_lang": examples.language,
                     "question": row,
                     "context_at": len(head),
                     **pair_inputs(batch["question_lang"][k], batch["context_lang"][k]),
                 }
-                # At least one window, and no window without new tokens.
-                for start in range(0, max(len(ids) - self.overlap, 1), room - self.overlap):
-                    tokens_here = slice(start, start + room)
-                    tokens = [*head, *ids[tokens_here].tolist(), *frame.after]
-                    window = {**common, "input_ids": tokens, "length": len(tokens)}
-                    if answer is not None:
-                        complete = start <= answer[0] and answer[1] < start + room
-                        for name, token in zip(_LABELS, answer, strict=True):
-                            window[name] = len(head) + token - start if complete else NO_ANSWER
-                    else:
-                        for name, values in (("opens", text.opens), ("closes", text.closes)):
-                            around = (len(head), len(frame.after))
-                            window[name] = np.pad(values[tokens_here], around, constant_values=NOWHERE)
+                for window in self._windows(head, ids, frame.after, limit, text, answer):
+                    window |= common
                     for name, column in encoded.items():
                         column.append(window[name])
             return encoded
@@ -438,6 +427,25 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
             if count:
                 logger.warning("%s: %d questions are %s", examples.name, count, outcome)
         return windows
+
+    def _windows(
+        self, head: list[int], ids: np.ndarray, end: list[int], limit: int, text: TokenText, answer: Span | None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the windows of a context between `head` and `end`, with labels if its answer is given."""
+        room = limit - len(head) - len(end)
+        # At least one window, and no window without new tokens.
+        for start in range(0, max(len(ids) - self.overlap, 1), room - self.overlap):
+            tokens_here = slice(start, start + room)
+            tokens = [*head, *ids[tokens_here].tolist(), *end]
+            window: dict[str, Any] = {"input_ids": tokens, "length": len(tokens)}
+            if answer is not None:
+                complete = start <= answer[0] and answer[1] < start + room
+                for name, token in zip(_LABELS, answer, strict=True):
+                    window[name] = len(head) + token - start if complete else NO_ANSWER
+            else:
+                for name, values in (("opens", text.opens), ("closes", text.closes)):
+                    window[name] = np.pad(values[tokens_here], (len(head), len(end)), constant_values=NOWHERE)
+            yield window
 
     def collate(self, rows: Sequence[Record], pad_token_id: int) -> Batch:
         """Collate windows, padded at the end to the longest of them.

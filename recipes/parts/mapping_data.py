@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
 
 from hf_xalign.cache import checksum
-from hf_xalign.config import non_default_fields
 from hf_xalign.data import forms
 from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
@@ -22,7 +20,7 @@ from hf_xalign.language_codes import check_language
 from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments
 from hf_xalign.recipes.parts.parallel import read_linking, read_text
-from hf_xalign.trainers.base.run import Reporting
+from hf_xalign.recipes.parts.run import reporting
 from hf_xalign.trainers.mapping import HELD_OUT, VECTORS, MappingTrainer, open_encoder
 
 # `cc.de.300.vec.gz` and `wiki.de.vec`, the names of fastText's files.
@@ -57,16 +55,12 @@ def load_mapping(data: DataArguments, args: MappingArguments) -> MappingTrainer:
             entries.setdefault("text", []).append(about(item, name, part, sentences=len(part)))
         unused = "dictionary" if args.supervision == "parallel" else None
         entries = {name: found for name, found in entries.items() if found and name != unused}
+    seconds = round(time.perf_counter() - started, 3)
     trainer = MappingTrainer(
         args=args,
         **lexicons,
         **given,
-        reporting=Reporting(
-            settings=non_default_fields(data),
-            text={"data": entries},
-            seconds={"reading" if vectors else "loading": round(time.perf_counter() - started, 3)},
-            show=partial(print, flush=True),
-        ),
+        reporting=reporting(data, {"data": entries}, {"reading" if vectors else "loading": seconds}),
         files=files,
     )
     print("\n".join(trainer.describe()))

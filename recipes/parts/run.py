@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -72,12 +72,7 @@ class RunText:
 
     def reporting(self, data: object) -> Reporting:
         """Return what a recipe with the arguments `data` adds to the record of its run."""
-        return Reporting(
-            settings=non_default_fields(data),
-            text=self.entries(),
-            seconds={"loading": self.seconds},
-            show=partial(print, flush=True),
-        )
+        return reporting(data, self.entries(), {"loading": self.seconds})
 
     def sample(self) -> tuple[Self, float]:
         """Return text for a trainer that is to be timed, and how many times as many rows this text has."""
@@ -85,6 +80,11 @@ class RunText:
 
     def reuse(self, trainer: AlignmentTrainer) -> None:
         """Keep what the trainer of the next seed can use."""
+
+
+def reporting(data: object, text: Record, seconds: Mapping[str, float]) -> Reporting:
+    """Return what a recipe with the arguments `data` adds to the record of its run, and prints."""
+    return Reporting(non_default_fields(data), text, seconds, show=partial(print, flush=True))
 
 
 def train(

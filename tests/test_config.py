@@ -105,26 +105,6 @@ def test_preset_lies_under_yaml_under_command_line(config, tmp_path):
     assert fao("pooling: first\nlearning_rate: 1e-4", "--preset", "continual") == (1e-4, "first")
 
 
-def test_help_shows_our_fields_first_by_group(capsys):
-    with pytest.raises(SystemExit) as caught:
-        parse((Data, Training), ["--help"], description="A recipe.\n  accelerate launch it")
-    assert caught.value.code == 0
-    text = capsys.readouterr().out
-    assert " [--config FILE] [--field value ...]\n\nA recipe.\n  accelerate launch it\n" in text
-    headings = ["\nData:\n", "\nTraining:\n", "\nObjective:\n", "\nInherited from transformers.TrainingArguments:\n"]
-    places = [text.index(heading) for heading in headings]
-    assert places == sorted(places)
-    ours, inherited = text[: places[-1]], text[places[-1] :]
-    assert places[2] < ours.index("--temperature") < len(ours)
-    for name in ("--learning_rate", "--logging_steps", "--preset", "--cls_token"):  # redefined defaults are ours too
-        assert name in ours and f"\n  {name} " not in inherited
-    assert "The initial learning rate" in ours and "2e-05" in ours  # the help text of the field it redefines
-    assert "--num_train_epochs" in inherited and "--num_train_epochs" not in ours
-    assert "100% of" not in ours and "At 100% a Hub id. (required)" in ours
-    assert "token" not in text.replace("--cls_token", "").replace("num_input_tokens", "").replace("tokens", "")
-    assert "--num-train-epochs" not in text
-
-
 def test_non_default_fields(tmp_path):
     assert non_default_fields(Small()) == {}
     small = Small(preset="mao", norm=Norm.L2, folder=Path("a"), hub_token="hf_secret", layers=[1])

@@ -82,29 +82,6 @@ def test_an_adapter_of_another_kind(saved, tmp_path, task_type):
     assert torch.equal(run(found), run(model))
 
 
-def test_a_task_model_with_alignment_loads_trains_and_saves_again(tmp_path):
-    save_all(tmp_path)
-    model = hf_xalign.load(tmp_path / "one")
-    assert type(model) is BertForSequenceClassification and model.config.num_labels == 3 and not model.training
-    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
-    assert frozen and all("xalign_" in name for name in frozen)
-    first = run(model)
-    assert torch.equal(first, run(AutoModelForSequenceClassification.from_pretrained(tmp_path / "one")))
-
-    optimizer = torch.optim.SGD([parameter for parameter in model.parameters() if parameter.requires_grad], lr=0.1)
-    model.train()
-    model(input_ids=torch.arange(5, 14)[None], labels=torch.tensor([1])).loss.backward()
-    optimizer.step()
-    moved = run(model.eval())
-    assert not torch.equal(moved, first)
-    model.save_pretrained(tmp_path / "again")
-    assert torch.equal(run(hf_xalign.load(tmp_path / "again")), moved)
-    shutil.move(tmp_path / "again", tmp_path / "moved")
-    shutil.rmtree(tmp_path / "adapter")
-    shutil.rmtree(tmp_path / "base")
-    assert torch.equal(run(hf_xalign.load(tmp_path / "moved")), moved)
-
-
 def test_what_was_uploaded_by_hand(tmp_path):
     save_all(tmp_path)
     one, cache = tmp_path / "one", tmp_path / "hub"

@@ -1,8 +1,7 @@
-"""The scripts of benchmarks/, each run once on the tiny encoder."""
+"""The scripts of benchmarks/: all find what they import, and those with several parts run on the tiny encoder."""
 
 import importlib.util
 import json
-import re
 import sys
 from dataclasses import fields
 from functools import cache
@@ -18,7 +17,6 @@ from transformers import AutoModelForMaskedLM
 
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.recipes import fao, mao, mapping
 from hf_xalign.recipes.compare import CompareArguments
 from hf_xalign.recipes.continual import ContinualArguments
@@ -27,7 +25,6 @@ from hf_xalign.recipes.finetune import FinetuneArguments
 from hf_xalign.tasks import LabelSet
 from hf_xalign.trainers import ContinualConfig, PPAConfig, TaskConfig
 
-pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 RUNS = {"finetune.py": (FinetuneArguments, TaskConfig), "continual.py": (ContinualArguments, ContinualConfig)}
 OTHERS = {
@@ -55,6 +52,12 @@ def script():
         yield load
 
 
+def test_every_script_finds_what_it_imports(script):
+    for path in sorted(FOLDER.glob("*.py")):
+        script(path.stem)
+
+
+@pytest.mark.slow
 def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
     bench, made = script("downstream"), []
     monkeypatch.setattr(bench, "recipe", lambda name, *words: made.append((name, list(words))))
@@ -87,6 +90,7 @@ def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
             parse(OTHERS[name], ["--folders", *options] if name == "compare.py" else options)
 
 
+@pytest.mark.slow
 def test_fao_step(script, tmp_path):
     bench = script("fao_step")
     setup = bench.Setup(make_encoder, make_tokenizer(), make_links(24), str(tmp_path), batch_size=4)
@@ -97,17 +101,7 @@ def test_fao_step(script, tmp_path):
     assert "| 0.50 |" in printed and printed.count("met") + printed.count("missed") == 5
 
 
-def test_mao_modules(script):
-    bench, linked = script("mao_modules"), make_links(16)
-    text = bench.Text(make_encoder(), make_tokenizer(), linked, linked)
-    encoder = model_fingerprint(text.model)
-    settings = bench.settings("linear_per_language", "l2", 0, {"max_steps": "3", "bf16": "false"})
-    result = bench.train(text, settings, encoder)
-    assert model_fingerprint(text.model) == encoder and result["parameters"] == 2 * 16 * 16
-    result |= {"module": "linear_per_language", "objective": "l2", "seed": 0}
-    assert "| linear_per_language | l2 | 1 |" in bench.table({"de": {"retrieval_mean": 0.5}}, [result])
-
-
+@pytest.mark.slow
 def test_ppa_step(script, tmp_path):
     bench = script("ppa_step")
     text = bench.Text(make_encoder(), make_tokenizer(), make_pairs(16), make_pairs(8))
@@ -127,6 +121,7 @@ def test_ppa_step(script, tmp_path):
     assert "| 1.50 | 0.50 |" in bench.head_table(turns, {"encoder": 2**30, "ours": 3 * 2**29, "plain": 2**32})
 
 
+@pytest.mark.slow
 def test_trainer_steps(script, capsys):
     small = ["--device", "cpu", "--pairs", "2", "--steps", "1", "--turns", "1"]
     script("trainer_steps").main([*small, "--trainers", "FAO cache", "MAO linear", "PPA"])
@@ -136,25 +131,7 @@ def test_trainer_steps(script, capsys):
     assert float(rows[0][-1]) > 0 and len(rows[1]) == 5 and len(rows[2]) == 6
 
 
-def test_mapping_vectors(script):
-    small = {"words": 300, "dim": 12, "pairs": 150, "queries": 60, "noise": 1.0, "epochs": 3}
-    found = script("mapping_vectors").measure(**small)
-    for method in ("rcsls", "vecmap"):
-        own, reference = (found[name]["p@1"] for name in (method, f"{method} (NumPy)"))
-        assert max(abs(a - b) for a, b in zip(own, reference, strict=True)) <= 2 / 60 and own[0] > 0.3
-    part = script("mapping_vectors").measure(**small, extrapolate=True, methods=("rcsls",), only="reference")
-    assert len(part) == 1 and all(seconds > 0 for seconds in part["rcsls (NumPy)"]["learn"])
-
-
-def test_cpu_arithmetic(script, capsys):
-    script("cpu_arithmetic").main(["--rows", "10", "--turns", "2"])
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.startswith("instructions:")
-    names = [re.sub(" +[0-9.]+ ms.*", "", line) for line in lines]
-    assert names[:4] == [f"{what}, {dtype}" for what in ("product", "attention") for dtype in ("float32", "bfloat16")]
-    assert names[4:] == ["Adam, ordinary", "Adam, denormals kept", "Adam, denormals flushed"]
-
-
+@pytest.mark.slow
 def test_against_sentence_transformers(script, tmp_path, capsys, monkeypatch):
     bench, calls = script("against_sentence_transformers"), []
     make_encoder().save_pretrained(tmp_path / "base")

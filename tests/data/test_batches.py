@@ -17,8 +17,6 @@ from hf_xalign.data.batches.masked import (
     PPACollator,
     PretrainingCollator,
     Translations,
-    mask_tokens,
-    masking_vocabulary,
 )
 from hf_xalign.data.batches.pairs import (
     SIDES,
@@ -161,23 +159,6 @@ def hidden(labels):
     width = max(map(len, labels))
     found = [(k * width + place, label) for k, row in enumerate(labels) for place, label in enumerate(row)]
     return [place for place, label in found if label != -100], [label for _, label in found if label != -100]
-
-
-def test_masks_belong_to_the_example_wherever_its_padding_is(tokenizer):
-    vocabulary = masking_vocabulary(tokenizer)
-    rng = np.random.default_rng(0)
-    rows = [rng.integers(5, 100, size=size).tolist() for size in rng.integers(3, 25, size=20)]
-    examples = rng.permutation(10_000)[:20]
-    expected = [slow_mask(row, int(k), seed=3, epoch=2) for row, k in zip(rows, examples)]
-    for left in (False, True):
-        parts = [slice(-len(row), None) if left else slice(len(row)) for row in rows]
-        input_ids = np.zeros((20, 30), dtype=np.int64)
-        for k, row in enumerate(rows):
-            input_ids[k, parts[k]] = row
-        found = mask_tokens(
-            input_ids, ~np.isin(input_ids, vocabulary.special_ids), vocabulary, examples, seed=3, epoch=2
-        )
-        assert [tuple(side[k, parts[k]].tolist() for side in found) for k in range(20)] == expected
 
 
 def make_pairs(n):

@@ -143,7 +143,7 @@ def parallel_rows(draw):
 def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
     caplog.set_level(logging.INFO)
 
-    @settings(max_examples=30)
+    @settings(max_examples=15)
     @given(parallel_rows(), st.integers(3, 20))
     def check(rows, limit):
         caplog.clear()

@@ -274,12 +274,12 @@ def test_directions_of_lexicon_induction():
 # ---- Files of word vectors ----
 
 
-def vector_files(folder, words=60, size=6, noise=0.0):
+def vector_files(folder, words=60, size=6):
     """Write vectors of two languages, the second those of the first turned, and a dictionary of all words."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(words, size, generator=generator)
     turn, _ = torch.linalg.qr(torch.randn(size, size, generator=generator))
-    y = x @ turn.T + noise * torch.randn(words, size, generator=generator)
+    y = x @ turn.T
     for name, rows, letter in (("cc.de.6.vec.gz", x, "w"), ("en.bin", y, "v")):
         names = [f"{letter}{k}" for k in range(words)]
         if name.endswith(".bin"):

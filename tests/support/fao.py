@@ -25,8 +25,8 @@ def config(folder, **settings):
     return FAOConfig(output_dir=str(folder), **{**SMALL, "preset": "mao", "learning_rate": 1e-3, **settings})
 
 
-def make(folder, model=None, pairs=24, callbacks=None, tokenizer=None, trainer_class=FAOTrainer, **settings):
-    return trainer_class(
+def make(folder, model=None, pairs=24, callbacks=None, tokenizer=None, **settings):
+    return FAOTrainer(
         make_encoder() if model is None else model,
         config(folder, **settings),
         train_dataset=make_links(pairs),

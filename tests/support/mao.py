@@ -43,8 +43,8 @@ def config(folder, **settings):
     return MAOConfig(output_dir=str(folder), **{**defaults, **SMALL, **settings})
 
 
-def make(folder, model=None, pairs=24, callbacks=None, data=None, trainer_class=MAOTrainer, **settings):
-    return trainer_class(
+def make(folder, model=None, pairs=24, callbacks=None, data=None, **settings):
+    return MAOTrainer(
         make_encoder() if model is None else model,
         config(folder, **settings),
         train_dataset=make_links(pairs) if data is None else data,

@@ -31,8 +31,8 @@ def make_pairs(count=16):
     )
 
 
-def make(folder, model=None, data=None, tokenizer=None, callbacks=None, trainer_class=PPATrainer, **settings):
-    return trainer_class(
+def make(folder, model=None, data=None, tokenizer=None, callbacks=None, **settings):
+    return PPATrainer(
         make_encoder() if model is None else model,
         PPAConfig(output_dir=str(folder), **{**SMALL, **settings}),
         train_dataset=make_pairs() if data is None else data,

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1515, 21),
     "core": (2758, 54),
-    "data": (7111, 124),
+    "data": (7104, 122),
     "evaluation": (1902, 17),
     "explore": (291, 3),
     "hub": (343, 9),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (438, 2),
     "search": (608, 4),
     "statistics": (717, 9),
-    "tasks": (2766, 51),
+    "tasks": (2773, 51),
     "trainers": (6665, 80),
 }
 

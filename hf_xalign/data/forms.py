@@ -5,7 +5,7 @@
 hold codes. Kinds of `patterns.tsv` tell forms apart.
 
 [`find_columns`] finds both sides by the names of columns. A name can contain a language: its code in any standard and
-case, or its name in English or in one of the two languages, also next to words such as `text`. Examples are `EN`,
+case, or its name in English, one of the two or a large language, also next to words such as `text`. Examples are `EN`,
 `eng_Latn`, `German`, `Deutsch`, `text_de`, `translation (Hindi)` and `non_english`. Other names say which side they
 are (`source`, `tgt`), or only give an order (`sentence1`, `sentence2`).
 """

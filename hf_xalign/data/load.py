@@ -400,17 +400,10 @@ def _read_linked(
     path: Path, columns: Columns, on_empty: OnEmpty, keep_unlinked: bool
 ) -> Iterator[pyarrow.RecordBatch]:
     first = unlinked = empty = 0
-
-    def refuse(bad: np.ndarray, what: str) -> None:
-        if bad.any():
-            raise InputError(f"{path}, row {first + int(bad.argmax()) + 1}: {what}")
-
     with arrow.open_parquet(path) as file:
         for batch in arrow.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
             with explained(f"{path}: a column is missing or has the wrong type", KeyError, pyarrow.ArrowException):
                 batch = batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA)
-            for name in _LINKED_SCHEMA.names:
-                refuse(batch[name].is_null().to_numpy(zero_copy_only=False), f"the column {name} is null")
             for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
                 for code in batch[name].unique().to_pylist():
                     check_row_language(code, name, asked, str(path))
@@ -418,10 +411,11 @@ def _read_linked(
                 if asked is not None:
                     codes = pyarrow.repeat(pyarrow.scalar(asked), len(batch))
                     batch = batch.set_column(_LINKED_SCHEMA.get_field_index(name), name, codes)
-            sides = (pyarrow.compute.equal(batch[side], "") for side in ("source", "target"))
+            sides = (pyarrow.compute.equal(batch[side].fill_null(""), "") for side in ("source", "target"))
             blank = pyarrow.compute.or_(*sides).to_numpy(zero_copy_only=False)
-            if on_empty == "error":
-                refuse(blank, "a side is empty. Correct it, or drop such pairs by on_empty='drop'.")
+            if on_empty == "error" and blank.any():
+                fault = "a side is empty. Correct it, or drop such pairs by on_empty='drop'."
+                raise InputError(f"{path}, row {first + int(blank.argmax()) + 1}: {fault}")
             kept = (batch["links"].value_lengths().to_numpy() > 0) | keep_unlinked
             empty, unlinked = empty + int(blank.sum()), unlinked + int((~kept & ~blank).sum())
             first += len(batch)
@@ -521,9 +515,8 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
 
 def _open(source: str | Path | Sequence[str | Path], columns: Columns, revision: str | None) -> _Opened:
     scheme, files = find_source(source, PAIRS, columns.split)
-    saved = scheme == "folder" and any((files[0] / name).is_file() for name in ("state.json", "dataset_dict.json"))
-    if saved or scheme == "hub":
-        dataset = _load_saved(files[0], columns.split) if saved else load_hub(str(source), columns.split, revision)
+    if scheme == "hub":
+        dataset = load_hub(str(source), columns.split, revision)
         dataset = _of_split(dataset, columns.split, str(source))
         rows = enumerate(dataset.select_columns(columns.select(dataset.features, str(source))), 1)
         return "hub", [], dataset, columns, cast(Rows, rows)
@@ -543,20 +536,14 @@ def _open(source: str | Path | Sequence[str | Path], columns: Columns, revision:
     return file_format(files[0]), [*files], None, columns, read_file(files[0], columns)
 
 
-def _load_saved(folder: Path, split: str) -> Dataset:
-    """Load a dataset, or a split of several, from a folder that `save_to_disk` wrote."""
-    errors = OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException
-    with explained(f"{folder}: cannot be read as a folder of Dataset.save_to_disk", *errors):
-        saved = datasets.load_from_disk(str(folder))
-    if isinstance(saved, Dataset):
-        return saved
-    if split not in saved:
-        raise InputError(f"{folder}: there is no split {split!r}, only {', '.join(map(repr, saved))}. Name one.")
-    return saved[split]
-
-
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:
-    """Load a split of a Hub dataset, written owner/name or owner/name:config."""
+    """Load a split of a Hub dataset, written owner/name or owner/name:config, or of a folder of `save_to_disk`."""
+    if (folder := Path(name).expanduser()).is_dir():
+        with explained(name, OSError, ValueError, KeyError, TypeError):
+            saved = datasets.load_from_disk(str(folder))
+            if not isinstance(saved, Dataset):
+                check_choice(saved, split=split)
+        return saved if isinstance(saved, Dataset) else saved[split]
     repository, _, config = name.partition(":")
     # In the Hub's own conversion to Parquet, configurations are folders.
     where = {"data_dir": config} if config and revision == PARQUET else {}

@@ -115,14 +115,17 @@ def builtin_file(source: str, split: str, kind: str = "") -> Path:
 def find_source(
     source: str | Path | Sequence[str | Path], kind: SourceKind, split: str = "train"
 ) -> tuple[Scheme, Sequence[Path]]:
-    """Return the form and the files of a source: in the package, on disk, or, if the name can be a Hub id, none.
+    """Return the form and the files of a source: in the package, on disk, or none for what `datasets` loads by name.
 
-    `source` is a source without language prefix, or paths; `split` is the split of text in the package.
+    That is a folder of `Dataset.save_to_disk`, or a name that can be a Hub id. `source` is a source without language
+    prefix, or paths; `split` is the split of text in the package.
     """
     name = str(source) if isinstance(source, (str, Path)) else ""
     expanded = os.path.expanduser(name)
     if name.startswith(BUILTIN) and "package" in kind.schemes:
         return "package", [builtin_file(name, split, kind.inside)]
+    if any(os.path.isfile(f"{expanded}/{mark}") for mark in ("state.json", "dataset_dict.json")):
+        return "hub", []
     if os.path.isdir(expanded) and "folder" in kind.schemes:
         return "folder", [Path(expanded)]
     if not isinstance(source, (str, Path)):

@@ -68,10 +68,10 @@ def span_parts(names: Iterable[str], *, certain: bool = False) -> dict[str, str]
     """Return each label as `PART-kind` or `O`, if the labels mark spans; else an empty dictionary.
 
     They mark spans if all of them contain the part of a span (`B`, `I`, ...) in one form, unless they could also be
-    parts of speech (`S_noun`, `M`); with `certain` the form is enough. `_` means `O` if no label is `O`.
+    parts of speech (`S_noun`, `M`); with `certain` the form is enough. `o` and 0 mean `O`, and `_` if no label does.
     """
     names = set(names)
-    outside = names & {OUTSIDE, "o"} or names & {UNLABELLED}
+    outside = names & {OUTSIDE, "o", "0"} or names & {UNLABELLED}
     inside = names - outside - {UNLABELLED}
     for form in _FORMS:
         matches = list(filter(None, map(form.fullmatch, inside)))

@@ -21,7 +21,7 @@ from datasets import ClassLabel, Dataset, Features
 from hf_xalign.cache import digest, read_json, table_rows
 from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data import forms
-from hf_xalign.data.arrow import of_one_split, open_parquet
+from hf_xalign.data.arrow import finished_shards, of_one_split, open_parquet
 from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
 from hf_xalign.data.readers import conll, files
@@ -37,13 +37,15 @@ from hf_xalign.language_codes import check_language
 logger = logging.getLogger(__name__)
 
 # Files with one word on each line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
-WORD_LINES = ("", ".conll", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
+WORD_LINES = ("", ".conll", ".iob", ".iob2", ".bio", ".txt", ".train", ".dev", ".test", ".testa", ".testb", ".valid")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".conllu", *WORD_LINES[1:])
 _REMEDY = "Name the right ones by text_columns and label_column. Tables need headers; multiple choice is no task."
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")  # columns of its files, which have no header
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
 # Several classes of one text, as in GoEmotions, whose combinations would become classes.
 _SEVERAL = re.compile(r"\d+(?:,\d+)+")
+_FASTTEXT = re.compile(r"__label__(?P<label>\S+)[\s,]+(?P<text>(?!__label__).*)")
+_OFFSETS = re.compile(r'\[(\[\d|\{"[^}]*start)')
 # Scores in the last column of a tagger's output are no labels either.
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
@@ -166,27 +168,38 @@ def read_rows(path: Path) -> Rows:
                     return files.read_table(path, names)
             if suffix == ".txt":
                 names_lower = {*map(str.lower, rows[0] if rows else [])}
-                known = any({*layout.columns.values()} <= names_lower for layout in LAYOUTS.values())
-                return files.read_table(path) if known else _unprefixed(path)
-            if rows and (columns := forms.word_columns(rows[0])):
+                if any({*layout.columns.values()} <= names_lower for layout in LAYOUTS.values()):
+                    return files.read_table(path)
+            elif rows and (columns := forms.word_columns(rows[0])):
                 return _group_words(path, files.read_table(path), *columns)
-            if suffix == ".csv" or not (conll.is_conllu(path) or _is_word_lines(path, rows)):
+            elif suffix == ".csv" or not (conll.is_conllu(path) or _is_word_lines(path, rows)):
                 return files.read_table(path)
     if suffix in (".tsv", *WORD_LINES) or "conll" in suffix:  # `.v4_gold_conll`
-        return _unprefixed(path)
-    suffixes = f"{', '.join(SUFFIXES)} or no suffix"
-    raise InputError(f"{path}: labelled text is read from {suffixes} (each also .gz), not from {suffix!r}")
+        start = next((line for _, line in files.read_lines(path)), "")
+        return _fasttext(path) if start.startswith("__label__") else _unprefixed(path)
+    advice = f"labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not from {suffix!r}"
+    raise InputError(f"{path}: {forms.ADVICE.get(suffix, advice)}")
+
+
+def _fasttext(path: Path) -> Iterator[tuple[int, Cells]]:
+    """Yield the labels and texts of lines `__label__good a text`, as fastText reads them."""
+    for row, line in files.read_lines(path):
+        if match := _FASTTEXT.fullmatch(line):
+            yield row, match.groupdict()
+        elif line.strip():
+            raise InputError(
+                f"{path}, line {row}: {line[:40]!r} is not one __label__ and a text. Write one class a text."
+            )
 
 
 def _is_word_lines(path: Path, rows: Sequence[Sequence[str]]) -> bool:
     """Return whether a TSV file without a header holds a word and its label on each line, by its first rows."""
-    words = []
-    for cells in rows:
-        if not cells[0].startswith("#"):
-            words.append(list(filter(None, cells)))  # without empty cells at the end
-    labels = {cells[-1] for cells in words[:2] if cells}
-    if labels == {OUTSIDE} or span_parts(labels, certain=True):
-        return True
+    # Without empty cells at the end.
+    words = [list(filter(None, cells)) for cells in rows if not cells[0].startswith("#")]
+    # An annotator or a language may follow the labels.
+    for labels in map(set, [*zip(*words[:2])][1:]):
+        if labels == {OUTSIDE} or span_parts(labels, certain=True):
+            return True
     # Tables have no blank lines and words no blanks inside.
     parted = not all(cells for _, cells in itertools.islice(files.read_cells(path), 200))
     return parted and all(len(cells) == 2 and " " not in cells[0] + cells[1] for cells in words)
@@ -224,19 +237,13 @@ def _group_words(path: Path, rows: Rows, places: Sequence[str], word: str, tag: 
         yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
 
 
-def _refuse_offsets(record: object, where: str) -> None:
+def _refuse_offsets(record: Record, where: str) -> None:
     """Raise an InputError if a record labels spans by character offsets, as doccano, Prodigy and Label Studio do."""
-    if not isinstance(record, Mapping):
-        return
     by_offset = "annotations" in record and "data" in record
     for name in ("spans", "label", "labels", "entities") if "text" in record else ():
+        # A cell of a table has them as JSON. The key is `start` in Prodigy, `start_offset` or `start_char` elsewhere.
         value = record.get(name)
-        # A cell of a table has them as JSON.
-        by_offset |= isinstance(value, str) and re.match(r'\[(\[\d|\{")', value) is not None
-        span = value[0] if isinstance(value, list) and value else None
-        by_offset |= isinstance(span, list) and len(span) == 3
-        # The key is `start` in Prodigy, `start_offset` or `start_char` elsewhere.
-        by_offset |= isinstance(span, dict) and "start" in str(span.keys())
+        by_offset |= bool(_OFFSETS.match(value if isinstance(value, str) else json.dumps(value, default=str)))
     if by_offset:
         fault = "spans are labelled by character offsets, but a tagger needs a label for each word"
         advice = "Export CoNLL from Label Studio, or convert them by spaCy's offsets_to_biluo_tags"
@@ -259,7 +266,7 @@ def _unprefixed(path: Path) -> Iterator[tuple[int, Cells]]:
 Records = Iterator[tuple[int, Cells]]
 Kind = Literal["token", "sequence"]
 
-LABELLED = SourceKind(SUFFIXES, ("package", "pattern"), ".pos")
+LABELLED = SourceKind(SUFFIXES, ("package", "folder", "pattern"), ".pos")
 _PAIR = ("text_a", "text_b")
 
 
@@ -304,12 +311,10 @@ class LabelSet:
             source: path of a list of labels.
 
         Raises:
-            InputError: the file is missing, or a label is there twice.
+            InputError: the file is missing.
         """
         with explained(f"labels={source}", OSError):
             content = read_json(Path(source).expanduser())
-        if len(set(content)) < len(content):
-            raise InputError(f"labels={source}: {max(content, key=content.count)!r} is there twice. Remove one.")
         content = list(dict.fromkeys(bio_names(content).values()))
         missing = sorted(set(cls.of(content).names) - set(content)) if span_parts(content) else []
         return cls._of([*content, *missing], f"labels={source}")
@@ -566,6 +571,8 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
         dataset = load_hub(source, split, revision)
         named = map(partial(_with_names, names=_class_names(dataset.features)), dataset)
         return "row", _lowered(enumerate(named, 1)), dataset
+    if scheme == "folder":
+        paths = finished_shards(paths[0], split)
     if scheme == "pattern":
         paths = of_one_split(paths, split, source)
     rows = of_split(lambda: itertools.chain.from_iterable(map(read_rows, paths)), split, source)

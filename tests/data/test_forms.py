@@ -1,6 +1,7 @@
 """Every published form of parallel text is read right, or ends in one sentence."""
 
 import bz2
+import gzip
 import io
 import json
 import lzma
@@ -244,6 +245,12 @@ FORMS = {
         for name in ("a", "b")
     },
     "verses by book": {side: lines(f"1 JHN 3:{{n}} {{{side}}}") for side in ("de", "en")},
+    "verses behind bars": {side: lines(f"1 John|3|{{n}}|{{{side}}}") for side in ("de", "en")},
+    "ids before tabs in two tables": {
+        "a.tsv": lines("doc7-{n}\t{de}"),
+        "b.tsv": "doc7-0\tIn.\n" + lines("doc7-{n}\t{en}"),
+    },
+    "other names of formats": {"a.ndjson.gz": gzip.compress(lines('{{"de": "{de}", "en": "{en}"}}').encode())},
     "paralleltext": {
         "a.txt": "# language_name:\tGerman\n# year:  1912\n" + lines("4000100{n}\t{de}"),
         "b.txt": "# language_name:  English\n40001000\tIn.\n" + lines("4000100{n}\t{en}"),
@@ -654,6 +661,10 @@ REFUSED = {
     "ids of sclite": (
         {"a.de": "die Katze (spk1-utt_01)\n", "a.en": "the cat (spk1-utt_01)\n"},
         "numbered at the ends",
+    ),
+    "cues": (
+        {side: "00:00:01,000 --> 00:00:02,000\n" + lines(f"{{{side}}}") for side in ("de", "en")},
+        "the source is marked with times, as '00:00:01,000 -->' shows",
     ),
     "times": ({"a.de": "[00:01] Katze\n", "a.en": "[00:01] cat\n"}, "the source is marked with times"),
     "escapes of Moses": (

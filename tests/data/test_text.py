@@ -433,12 +433,14 @@ def test_a_source_is_looked_for_in_one_way_whatever_its_text(tmp_path, monkeypat
     for name in ("a,b.tsv", "b_1.json", "b_2.json", "c.de", "c.en"):
         (tmp_path / name).write_text("")
     (tmp_path / "me").mkdir()
+    Dataset.from_dict({"text": ["a"]}).save_to_disk("saved")
     rows = {
         "builtin:de": ("package", None, "package"),
         "a,b.tsv": ("file", "file", "file"),  # a comma in a name that is there
         "c.de, c.en": ("aligned", None, None),
         "b_*.json": (None, None, "pattern"),
-        "me": ("folder", None, None),
+        "me": ("folder", None, "folder"),
+        "saved": ("hub", "hub", "hub"),
         "me/data": ("hub", "hub", "hub"),
         "me/data:de": ("hub", "hub", "hub"),
         "me/data.jsonl.gz": (None, None, None),

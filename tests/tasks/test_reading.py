@@ -7,11 +7,12 @@ from functools import partial
 
 import pandas
 import pytest
-from datasets import ClassLabel, Dataset, Features, List, Value
+from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from support.labelled import GERMAN, check, pairs, squad, squad_rows, words, write_json, write_lines
 from support.refusals import assert_refused
 
 from hf_xalign.data import load_parallel
+from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.span_labels import bio_names, span_parts
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
@@ -439,7 +440,6 @@ def test_labelled_text(tmp_path):
             (r"line 1: column 'label' holds 0\.5", load, sequence, "a.jsonl", texts[1:]),
             ("de has two evaluation sets", sets, ("de", "en", "de")),
             (named, load, lambda item: token(item).check_labels(LabelSet.of(["O", "B-LOC"]), "x"), "de.jsonl", unseen),
-            ("'a' is there twice", load_labels, ["a", "b", "a"]),
         ],
         tmp_path,
     )
@@ -537,6 +537,14 @@ PUBLISHED = {
         "az.jsonl", '{"utt": "saat 9:30 oyat", "intent": "x", "annot_utt": "saat [time:9:30 da] oyat"}',
         {}, ["saat", "9:30", "da", "oyat"], ["O", "B-time", "I-time", "O"],
     ),
+    "a language behind the labels": (
+        "gd.tsv", "0\tMàiri\tB-PER\tgd\n1\tseinn\tO\tgd\n", {}, ["Màiri", "seinn"], ["B-PER", "O"]
+    ),
+    "zeros for O": (
+        "cy.conll", "Mair B-PER\nMôn B-LOC\ncanu 0\n", {}, ["Mair", "Môn", "canu"], ["B-PER", "B-LOC", "O"]
+    ),
+    "words and labels": ("eu.jsonl", '{"words": ["Miren"], "labels": ["B-PER"]}', {}, ["Miren"], ["B-PER"]),
+    "tokens and names": ("eu.json", '[{"tokens": ["Miren"], "ner": ["B-PER"]}]', {}, ["Miren"], ["B-PER"]),
     "CoNLL-2012": (
         "km.v4_gold_conll", "#begin document (bc/k); part 000\n"
         "bc/k 0 0 ភ្នំពេញ NNP (TOP(NP*) - - - S1 (GPE) (A0*) -\nbc/k 0 1 ជា VB *) be 1 1 S1 * (V*) -\n\n#end document\n",
@@ -585,6 +593,38 @@ def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog, mo
     hub = Dataset.from_dict({"text": ["ja", "nej"], "label": [0, 2]}, features=features)
     monkeypatch.setattr(examples, "load_hub", lambda *_: hub)
     assert columns(read("owner/name", "sequence"), "label") == [["-1", "1"]]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.train", "a.valid", "a"])
+def test_lines_of_fasttext_are_labels_and_texts(name, tmp_path):
+    path = tmp_path / name
+    path.write_text("__label__good Oso ona\n__label__bad , Oso txarra\n\n__label__good\tBai\n")
+    found = read(path, "sequence", "eu")
+    assert columns(found, "text_a", "label") == [["Oso ona", "Oso txarra", "Bai"], ["good", "bad", "good"]]
+    path.write_text("__label__good Oso ona\n__label__bad __label__good Oso txarra\n")
+    with pytest.raises(InputError, match="line 2: '__label__bad __label__good Oso txarra' is not one"):
+        read(path, "sequence", "eu")
+
+
+def test_folders_that_datasets_and_the_hub_have(tmp_path):
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
+    sets = DatasetDict(
+        {
+            split: Dataset.from_dict({"text": texts, "label": [1, 0][: len(texts)]}, features=features)
+            for split, texts in (("train", ["ona", "txarra"]), ("test", ["bai"]))
+        }
+    )
+    sets.save_to_disk(tmp_path / "saved")
+    for split, rows in sets.items():
+        rows.to_parquet(tmp_path / "shards" / f"{split}-00000-of-00001.parquet")
+    for folder in ("saved", "shards"):
+        assert columns(read(tmp_path / folder, "sequence"), "label") == [["good", "bad"]]
+        assert columns(read(tmp_path / folder, "sequence", split="test"), "text_a", "label") == [["bai"], ["good"]]
+    assert load_monolingual(tmp_path / "saved" / "train")["text"][:] == ["ona", "txarra"]
+    with pytest.raises(InputError, match="split=dev: choose one of train, test"):
+        read(tmp_path / "saved", "sequence", split="dev")
+    with pytest.raises(InputError, match="name its folder, if"):
+        read(next((tmp_path / "saved" / "train").glob("*.arrow")), "sequence")
 
 
 def test_class_labels_of_minus_100_are_not_trained_or_scored():

@@ -39,12 +39,14 @@ FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 # What compressed data starts with, and what opens it.
 _PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 PACKED = (".gz", ".bz2", ".xz")
+_SAME_FORMAT = {".ndjson": ".jsonl", ".jsonlines": ".jsonl", ".jl": ".jsonl", ".tab": ".tsv", ".pq": ".parquet"}
 
 
 def file_format(path: Path) -> str:
-    """Return a file's suffix in lower case, ignoring those of compression."""
+    """Return a file's suffix in lower case, or that of the same format, ignoring those of compression."""
     name = path.name.lower()
-    return Path(name).with_suffix("").suffix if name.endswith(PACKED) else Path(name).suffix
+    suffix = Path(name).with_suffix("").suffix if name.endswith(PACKED) else Path(name).suffix
+    return _SAME_FORMAT.get(suffix, suffix)
 
 
 @contextmanager

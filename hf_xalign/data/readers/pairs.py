@@ -234,18 +234,19 @@ def read_file(path: Path, columns: Columns) -> files.Rows:
             return read_tmx(path, columns.source_lang, columns.target_lang)
         case ".xml":
             return read_test_set(path)
-    if suffix in forms.ADVICE:
-        raise InputError(f"{path}: {forms.ADVICE[suffix]}.")
-    if "|||" in next(files.read_lines(path, undecodable="replace"), (1, ""))[1]:
+    if suffix not in forms.ADVICE and "|||" in next(files.read_lines(path, undecodable="replace"), (1, ""))[1]:
         return _piped(path)
-    advice = f"Give a file of {', '.join(files.FORMATS)}, or two line-aligned files joined by a comma: a.de,a.en"
-    raise InputError(f"{path}: no format has the suffix {suffix!r}. {advice}")
+    advice = (
+        f"no format has the suffix {suffix!r}. Give a file of {', '.join(files.FORMATS)}, or two line-aligned files "
+    )
+    raise InputError(f"{path}: {forms.ADVICE.get(suffix, advice + 'joined by a comma: a.de,a.en')}.")
 
 
-def _is_table(path: Path) -> bool:
-    """Return whether the first line of a file has several columns, or names the only one."""
+def _is_table(path: Path, *, numbered: bool = True) -> bool:
+    """Return whether the first line of a file has several columns, or names the only one; `numbered` allows ids."""
     _, first = next(files.read_cells(path), (1, []))
-    return len(first) > 1 or bool(forms.TEXT & {*first})
+    is_id = not numbered and forms.NUMBERED.match("\t".join(first))
+    return bool((len(first) > 1 and not is_id) or forms.TEXT & {*first})
 
 
 def _piped(path: Path) -> files.Rows:
@@ -355,7 +356,7 @@ def _sentences(path: Path, lang: str | None, split: str) -> Iterable[tuple[Any, 
     if suffix in {".tmx", *forms.ADVICE}:
         advice = forms.ADVICE.get(suffix, f"name it alone, as in de={path}")
         raise InputError(f"{path}: a {suffix} file is not plain text: {advice}.")
-    if suffix not in files.TABLES or (suffix == ".tsv" and not _is_table(path)):
+    if suffix not in files.TABLES or (suffix == ".tsv" and not _is_table(path, numbered=False)):
         lines = _texts(path)
         start = list(itertools.islice(lines, 1))
         texts = itertools.chain(start, lines)

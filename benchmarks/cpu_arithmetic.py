@@ -3,11 +3,11 @@
     OMP_NUM_THREADS=1 python benchmarks/cpu_arithmetic.py                                       # seconds
     OMP_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python benchmarks/cpu_arithmetic.py   # as a CPU without AMX
 
-The product is that of a layer of an encoder of 768 dimensions with 512 tokens. Attention is that of 64 sentences of
-32 tokens with 12 heads of 32, forward and backward, by torch's fused kernel and by its single operations. Adam's
-first moment of an embedding row shrinks to 0.9 of itself in every step without the row's piece. After some 900 steps
-it is a denormal number, whose rounding keeps it from ever becoming 0. Each time is the least CPU time of several
-turns.
+The product is that of a layer of an encoder of 768 dimensions with 512 tokens. Attention is that of 2,048 tokens in
+sentences of one length with 12 heads of 32, forward and backward, by single operations, by torch's fused kernel, and
+by that kernel in float32. Adam's first moment of an embedding row shrinks to 0.9 of itself in every step without the
+row's piece. After some 900 steps it is a denormal number, whose rounding keeps it from ever becoming 0. Each time is
+the least CPU time of several turns.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ def product(dtype: torch.dtype, turns: int) -> float:
     return seconds(lambda: torch.nn.functional.linear(rows, weight), turns)
 
 
-def attention(dtype: torch.dtype, fused: bool, turns: int) -> float:
+def attention(dtype: torch.dtype, kind: str, length: int, turns: int) -> float:
     """Time attention of masked tokens, forward and backward."""
-    heads = [torch.randn(64, 12, 32, 32, dtype=dtype, requires_grad=True) for _ in range(3)]
-    mask = torch.zeros(64, 1, 32, 32, dtype=dtype)
-    mask[::2, ..., 16:] = torch.finfo(dtype).min
+    rows = 2048 // length
+    heads = [torch.randn(rows, 12, length, 32, dtype=dtype, requires_grad=True) for _ in range(3)]
+    mask = torch.ones(rows, 1, 1, length, dtype=torch.bool)
+    mask[::2, ..., length // 2 :] = False
 
     def step() -> None:
-        query, key, value = heads
-        if fused:
-            found = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        else:
-            weights = query @ key.transpose(-1, -2) * 32**-0.5 + mask
+        query, key, value = (states.float() for states in heads) if kind == "fused, float32" else heads
+        if kind == "single operations":
+            weights = (query @ key.transpose(-1, -2) * 32**-0.5).masked_fill(~mask, torch.finfo(dtype).min)
             found = torch.softmax(weights, -1, dtype=torch.float32).to(dtype) @ value
+        else:
+            found = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         found.sum().backward()
 
     return seconds(step, turns)
@@ -79,9 +80,12 @@ def main(argv: list[str] | None = None) -> None:
     half = product(torch.bfloat16, args.turns)
     print(f"product, float32   {1e3 * whole:9.2f} ms")
     print(f"product, bfloat16  {1e3 * half:9.2f} ms  {half / whole:5.2f} of float32")
-    for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        single, fused = (attention(dtype, kernel, args.turns) for kernel in (False, True))
-        print(f"attention, {name:8}{1e3 * single:9.2f} ms, by the fused kernel {fused / single:5.2f} of it")
+    for length in (32, 128):
+        whole = attention(torch.float32, "fused", length, args.turns)
+        print(f"attention of {length:3} tokens, float32  {1e3 * whole:9.2f} ms, by the fused kernel")
+        for kind in ("single operations", "fused", "fused, float32"):
+            taken = attention(torch.bfloat16, kind, length, args.turns)
+            print(f"attention of {length:3} tokens, bfloat16 {1e3 * taken:9.2f} ms, {kind}: {taken / whole:.2f}")
     ordinary = adam(args.rows, 1e-3, False, args.turns)
     print(f"Adam, ordinary     {1e3 * ordinary:9.2f} ms")
     for name, flush in (("kept", False), ("flushed", True)):

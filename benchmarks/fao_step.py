@@ -58,6 +58,7 @@ from hf_xalign.data.builtin import resolve_model
 from hf_xalign.links import align_words
 from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.trainers import FAOTrainer
+from hf_xalign.trainers.base.trainer_config import bfloat16_is_fast
 
 
 class Timing(NamedTuple):
@@ -272,8 +273,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--skip_memory", action="store_true", help="no peak memory (a process for each variant)")
     parser.add_argument("--memory_of", choices=tuple(VARIANTS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.bf16 and arguments.device == "cpu" and not torch.cpu.get_capabilities().get("amx_bf16"):
-        parser.error("--bf16: FAO trains in float32 on a CPU without AMX")
+    if arguments.bf16 and arguments.device == "cpu" and not bfloat16_is_fast():
+        parser.error("--bf16: FAO trains in float32 on this CPU")
     return arguments
 
 

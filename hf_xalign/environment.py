@@ -10,7 +10,6 @@ import ctypes
 import logging
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -81,17 +80,9 @@ def hardware() -> dict[str, object]:
     import torch
 
     return {
-        "cpu": _cpu_model(),
+        "cpu": torch.cpu.get_capabilities().get("cpu_name", platform.machine()),
         "cores": usable_cores(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
     }
-
-
-def _cpu_model() -> str:
-    with contextlib.suppress(OSError):  # platform.processor() is empty on most Linux systems
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        if name := re.search(r"(?m)^model name.*?:(.*)", text):
-            return name[1].strip()
-    return platform.processor() or platform.machine()

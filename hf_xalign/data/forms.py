@@ -407,6 +407,6 @@ def looks_like_header(
         return inside[0].isdisjoint(inside[1]) and (len(codes) == 2 or _is_asked(next(iter(codes.values())), asked))
     of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
     columns = [known or cell.strip().casefold() in _NAMES["other"] for known, cell in zip(of_side, cells, strict=True)]
-    # Words with a number (`covid19`) look like variables, and may be in the next row too.
-    variables, text = (any(_VARIABLE.fullmatch(cell.strip()) for cell in row) for row in (cells, following))
-    return all(columns) or (variables and not text and all(cell.strip().isidentifier() for cell in cells))
+    # `src_col` and `wordCount` above text are names; words such as `CO2` stand above words of all kinds.
+    variables = [_VARIABLE.fullmatch(cell.strip()) is not None for cell in (*cells, *following)]
+    return all(columns) or (all(variables[:2]) and not any(variables[2:]))

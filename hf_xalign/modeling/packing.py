@@ -32,7 +32,7 @@ from hf_xalign.modeling.xalign.tuner import backbone_of
 PACKED = {"albert", "bert", "camembert", "distilbert", "electra", "eurobert", "gte", "jina_embeddings_v3"}
 PACKED |= {"modernbert", "roberta", "xlm-roberta"}
 # Not a name with "sdpa" or "flash" in it, which transformers would give a mask of its own.
-_ATTENTION = "xalign_packed"
+PACKED_ATTENTION = "xalign_packed"
 
 
 class Layout(NamedTuple):
@@ -70,22 +70,27 @@ def _packed_attention(
 ) -> tuple[Tensor, None]:
     """Attend within each sentence; query, key and value are float (1, heads, tokens, dim), in one row."""
     attend = partial(sdpa_attention_forward, module, dropout=dropout, scaling=scaling, is_causal=False)
-    # A padded batch comes here too, where the config keeps the name for layers that run again.
-    if packed is None:
-        return attend(query, key, value, attention_mask, **kwargs)
-    query, key, value = (packed.pad(states[0].transpose(0, 1)).transpose(1, 2) for states in (query, key, value))
-    mask = packed.inside[:, None, None, :]
-    if sliding_window is not None:
-        position = torch.arange(packed.inside.shape[1], device=query.device)
-        distance = (position[:, None] - position).abs()
-        # A token of padding sees itself, because the gradient of a softmax over nothing is NaN.
-        mask = mask & (distance < sliding_window) | (distance == 0)
-    attended, _ = attend(query, key, value, mask)
+    # On a CPU in float32, because a backward pass in bfloat16 takes three to seven times as long
+    # (benchmarks/cpu_arithmetic.py).
+    if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        query, key, value = query.float(), key.float(), value.float()
+    with torch.autocast("cpu", enabled=False):
+        # A padded batch comes here too, where the config keeps the name.
+        if packed is None:
+            return attend(query, key, value, attention_mask, **kwargs)
+        query, key, value = (packed.pad(states[0].transpose(0, 1)).transpose(1, 2) for states in (query, key, value))
+        mask = packed.inside[:, None, None, :]
+        if sliding_window is not None:
+            position = torch.arange(packed.inside.shape[1], device=query.device)
+            distance = (position[:, None] - position).abs()
+            # A token of padding sees itself, because the gradient of a softmax over nothing is NaN.
+            mask = mask & (distance < sliding_window) | (distance == 0)
+        attended, _ = attend(query, key, value, mask)
     return attended.flatten(0, 1).index_select(0, packed.places).unsqueeze(0), None
 
 
-AttentionInterface.register(_ATTENTION, _packed_attention)
-AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
+AttentionInterface.register(PACKED_ATTENTION, _packed_attention)
+AttentionMaskInterface.register(PACKED_ATTENTION, sdpa_mask)
 
 
 def can_pack(model: nn.Module) -> bool:
@@ -94,7 +99,7 @@ def can_pack(model: nn.Module) -> bool:
     if not isinstance(encoder, PreTrainedModel) or encoder.config.model_type not in PACKED:
         return False
     # Another attention was chosen by the user, and stays.
-    if encoder.config._attn_implementation not in ("sdpa", _ATTENTION):
+    if encoder.config._attn_implementation not in ("sdpa", PACKED_ATTENTION):
         return False
     # MAO's module reads padded batches, and virtual tokens of prompt tuning are not in the batch.
     prompts = any(config.is_prompt_learning for config in getattr(model, "peft_config", {}).values())
@@ -176,7 +181,7 @@ def _run_packed(
     # The positions of a padded batch, because a row would count on from sentence to sentence.
     positions = inside.cumsum(1) - 1 + first_position(config)
     attention = config._attn_implementation
-    config._attn_implementation_internal = _ATTENTION
+    config._attn_implementation_internal = PACKED_ATTENTION
     try:
         output = model(
             input_ids=input_ids[inside].unsqueeze(0),

@@ -12,8 +12,6 @@ from hf_xalign.cache import disk_errors, held
 from hf_xalign.environment import is_first_process
 from hf_xalign.errors import InputError, NonFiniteLossError
 
-logger = logging.getLogger(__name__)
-
 # What helps against a full disk. A cache or a checkpoint that was being written is made again.
 _MAKE_ROOM = "make room, or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again"
 
@@ -67,16 +65,10 @@ def _leave_processes() -> None:
 
 
 def settle_cpu(device: str) -> None:
-    """On a CPU, flush denormal numbers to zero and log the threads."""
+    """On a CPU, flush denormal numbers to zero."""
     import torch
 
     if device == "cpu":
         # Adam's moments of rare embedding rows decay into denormals, on which its step takes 14 times as long
         # (benchmarks/cpu_arithmetic.py).
         torch.set_flush_denormal(True)
-        logger.info(
-            "CPU run: threads: %d, OMP_WAIT_POLICY=%s, GOMP_SPINCOUNT=%s, denormal numbers are flushed to zero",
-            torch.get_num_threads(),
-            os.environ.get("OMP_WAIT_POLICY"),
-            os.environ.get("GOMP_SPINCOUNT"),
-        )

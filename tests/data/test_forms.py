@@ -833,3 +833,10 @@ def test_rows_in_memory_are_read_by_the_rules_of_files(tmp_path):
         assert pairs[0] == {"source": DE[0], "target": EN[0], "source_lang": "de", "target_lang": "en"}
     with pytest.raises(InputError, match="no language"):
         load_parallel(Dataset.from_dict({"source": DE, "target": EN}))
+
+
+@pytest.mark.parametrize("rows", [[("w0", "v0"), ("w1", "v1")], [("MP3", "MP3-Datei"), ("cat", "Katze")]])
+def test_words_that_look_like_names_of_columns_are_entries(rows, tmp_path):
+    path = tmp_path / "en-de.tsv"
+    path.write_text("".join(f"{first}\t{second}\n" for first, second in rows), encoding="utf-8")
+    assert load_dictionary(path, "de") == rows

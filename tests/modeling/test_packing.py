@@ -1,20 +1,23 @@
 """Padding-free batches against padded ones, for every family that is packed."""
 
 import contextlib
+import itertools
 
 import pytest
 import torch
 from support.families import BACKWARD, CONFIGS, NEWER, PASS, save_base
 from support.numeric import assert_rounding
+from torch import nn
 from torch.nn.functional import pad
 from transformers import (
+    AttentionInterface,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
 )
 
 from hf_xalign.modeling.checkpoint import load_trainable
-from hf_xalign.modeling.packing import PACKED, can_pack, encode_batch, packed_forward
+from hf_xalign.modeling.packing import PACKED, PACKED_ATTENTION, Layout, can_pack, encode_batch, packed_forward
 
 # Longer than the window of 8 that ModernBERT gets here, shorter, and a sentence of one token.
 LENGTHS = (37, 5, 21, 1)
@@ -99,3 +102,31 @@ def test_families_without_pluggable_attention_stay_padded(tmp_path):
         ids, mask = batch()
         output = encode_batch(model, model, ids, mask, [model.config.num_hidden_layers])
         assert torch.equal(output.last_hidden_state, model(input_ids=ids, attention_mask=mask).last_hidden_state)
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_attention_under_autocast_on_a_cpu_is_that_of_each_sentence(window):
+    """Two heads of keys for four of queries; the reference is a loop over sentences and heads in float64."""
+    _, mask = batch()
+    module = nn.Module()
+    module.num_key_value_groups = 2
+    heads = [torch.randn(1, n, sum(LENGTHS), 8).bfloat16().requires_grad_() for n in (4, 2, 2)]
+    with torch.autocast("cpu", torch.bfloat16):
+        attend = AttentionInterface()[PACKED_ATTENTION]
+        found, _ = attend(module, *heads, None, packed=Layout.of(mask.bool()), sliding_window=window, scaling=0.5)
+    wholes = [states.detach().double().requires_grad_() for states in heads]
+    expected = torch.empty(1, sum(LENGTHS), 4, 8, dtype=torch.float64)
+    for first, length in zip((0, *itertools.accumulate(LENGTHS)), LENGTHS):
+        for head in range(4):
+            query, key, value = (s[0, head // g, first : first + length] for s, g in zip(wholes, (1, 2, 2)))
+            scores = query @ key.T * 0.5
+            far = (torch.arange(length)[:, None] - torch.arange(length)).abs() >= (window or length)
+            scores = scores.masked_fill(far, -torch.inf)
+            expected[0, first : first + length, head] = scores.softmax(-1) @ value
+    # A score has 8 products, a weight and its mixture at most 37 each.
+    assert found.dtype == torch.float32
+    assert_rounding(found, expected, 2 * (8 + 2 * 37))
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    for rounded, whole in zip(heads, wholes):
+        assert_rounding(rounded.grad, whole.grad, 2)  # in bfloat16, as the inputs

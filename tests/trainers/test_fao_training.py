@@ -119,7 +119,6 @@ def test_after_training_in_16_bits_the_model_is_scored_in_float32_at_any_layer(t
     trainer.train()
     model = trainer.accelerator.unwrap_model(trainer.model).eval()
     plain = make_encoder().eval()
-    plain.set_attn_implementation("eager")  # as the trainer does in bfloat16 on a CPU
     plain.load_state_dict(model.state_dict(), strict=False)
     batch = dict(trainer.processing_class("the cat sees the dog", return_tensors="pt"))
     half, whole = model(**batch), plain(**batch, output_hidden_states=True)

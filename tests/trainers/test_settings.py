@@ -10,7 +10,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, ppa
-from support.families import CONFIGS
+from support.families import CONFIGS, NEWER
 from support.launch import slow
 from support.refusals import assert_refused
 from support.runs import make
@@ -21,6 +21,7 @@ from transformers.trainer_utils import SaveStrategy
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
 from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.modeling.packing import PACKED_ATTENTION
 from hf_xalign.tasks import LabelSet, SequenceTask
 from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
@@ -83,23 +84,34 @@ def test_what_works(name, tmp_path):
     assert moved
 
 
-def test_bfloat16_on_a_cpu_needs_amx(tmp_path, monkeypatch, caplog):
-    for found in ({"amx_bf16": True}, {"avx512_bf16": True, "amx_bf16": False}, {"architecture": "aarch64"}):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=found: found)
-        caplog.clear()
-        with caplog.at_level(logging.WARNING):
-            args = FAOConfig(output_dir=str(tmp_path), bf16=True, use_cpu=True)
-        assert args.bf16 == found.get("amx_bf16", False) == ("float32 is used" not in caplog.text)
+@pytest.mark.parametrize(
+    ("found", "fast"),
+    [
+        ({"amx_bf16": True, "avx512_bf16": True, "cpu_name": "Intel(R) Xeon(R)"}, True),
+        ({"amx_bf16": False, "avx512_bf16": True, "cpu_name": "Intel(R) Xeon(R)"}, False),
+        ({"amx_bf16": False, "avx512_bf16": True, "cpu_name": "AMD Ryzen 9"}, True),
+        ({"amx_bf16": False, "avx512_bf16": False, "cpu_name": "AMD EPYC"}, False),
+        ({"avx512_bf16": True}, False),
+        ({"architecture": "aarch64"}, False),
+    ],
+)
+def test_bfloat16_on_a_cpu_needs_instructions_that_are_faster(found, fast, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    with caplog.at_level(logging.WARNING):
+        args = FAOConfig(output_dir=str(tmp_path), bf16=True, use_cpu=True)
+    assert args.bf16 == fast == ("float32 is used" not in caplog.text)
 
 
 @pytest.mark.parametrize("bf16", [True, False])
 def test_attention_in_bfloat16_on_a_cpu_is_not_fused(bf16, tmp_path, monkeypatch):
     """Its backward pass takes six times as long; the same encoder with a PEFT adapter too."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
-    for model in (fao.make_encoder(), fao.lora()):
+    made = {"bert": fao.make_encoder(), "qwen3": AutoModel.from_config(NEWER["qwen3"]())}
+    for name, model in {**made, "adapter": fao.lora()}.items():
         assert model.config._attn_implementation == "sdpa"
-        trainer = fao.make(tmp_path, model, pairs=8, bf16=bf16)
-        assert trainer.model.config._attn_implementation == ("eager" if bf16 else "sdpa")
+        trainer = fao.make(tmp_path / name, model, pairs=8, bf16=bf16)
+        slow = "eager" if name == "qwen3" else PACKED_ATTENTION
+        assert trainer.model.config._attn_implementation == (slow if bf16 else "sdpa")
 
 
 def test_settings_that_do_not_go_together(tmp_path):

@@ -30,6 +30,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Protocol
 from hf_xalign.modeling.checkpoint import HEAD_NAME, load_trainable
 from hf_xalign.modeling.freezing import find_switches, note_switched, switch_back
+from hf_xalign.modeling.packing import PACKED_ATTENTION, can_pack
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.trainers.base import checkpoints, fsdp, opening
 from hf_xalign.trainers.base.callbacks import AverageAtEnd, StepEnd, StepStart
@@ -240,7 +241,7 @@ class AlignmentTrainer(ScoringTrainer):
         self.args.check_model(model, tokenizer, self.objective)
         # In bfloat16 on a CPU, its backward pass is several times slower (benchmarks/cpu_arithmetic.py).
         if self.args.bf16 and self.args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
-            model.set_attn_implementation("eager")
+            model.set_attn_implementation(PACKED_ATTENTION if can_pack(model) else "eager")
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         """Store the terms of the loss, by default those of the settings, before anything is loaded."""

@@ -202,17 +202,6 @@ def test_a_dry_run_lists_what_a_push_sends_without_network_or_token(kind, tmp_pa
     assert out.startswith("model me/x, branch main; if new, private\n") and "dry run: nothing was sent" in out
 
 
-def test_a_run_on_the_hub_is_not_scored_on_other_languages(own_hub, tmp_path, capsys):
-    folder = write("base", tmp_path)
-    text = {"source": "ta=/elsewhere/test.tsv", "hub_id": None, "split": "test", "pairs": 3, "fingerprint": "0"}
-    for name, data in {"me/tamil": {"train": [], "eval": [text]}, "me/task": {"train": [], "eval": []}}.items():
-        keep(folder, languages={"pivot": "en", "others": ["ta"]}, data=data)
-        hub.push(folder, name)
-        assert main(["evaluate", name, "--device", "cpu"]) == 2
-        said = capsys.readouterr().err
-        assert f"error: {name}" in said and "ive --data ta=FILE or --links FILE" in said
-
-
 def test_another_kind_takes_the_place_of_an_adapter(own_hub, tmp_path):
     hub.push(write("lora", tmp_path), "me/changed", base_model="me/base")
     huggingface_hub.HfApi().upload_file(path_or_fileobj=b"mine", path_in_repo="notes.txt", repo_id="me/changed")

@@ -31,11 +31,10 @@ LINES = {
     "hi.conll": ["\n\n".join("\n".join(map(" ".join, zip(*row.values()))) for row in LABELLED)],
 }
 ROWS = {
-    # Labelled text. The last row of bad.jsonl has a label that en.jsonl has not.
+    # Labelled text.
     "en.jsonl": LABELLED * 4,
     "de.jsonl": LABELLED,
     "few.jsonl": LABELLED[:2],
-    "bad.jsonl": [*LABELLED, {"tokens": ["a"], "labels": ["B-C"]}],
     "tagged.jsonl": [
         {"tokens": words, "tags": ["DET" if word == "the" else "X" for word in words]}
         for words in (text.split() for text in ENGLISH * 2)

@@ -41,7 +41,6 @@ def refused(tmp_path):
 def test_recipes_that_train(files, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a checkout has a folder called runs once a recipe has run in it
     words = partial(command, files)
-    sentences = ("--min_tokens", "30", "--max_tokens", "60", "--queue_size", "16", "--report_to", "none")
     # A bad row is found before an encoder is even looked for, and a missing folder before the rows are read.
     early = [("--train_data", f"de={files}/holes.tsv", "--model_name_or_path", name) for name in ("no/x", "runs/x")]
     early = [(early[0], "holes.tsv.*3.*empty"), (early[1], "runs/x: no such folder, nor a folder runs")]
@@ -51,8 +50,6 @@ def test_recipes_that_train(files, refused, tmp_path, monkeypatch):
         (tmp_path / recipe.__name__).mkdir()
         on_text = partial(maps, files) if recipe is mapping else words
         assert_refused(table(recipe.main, on_text, early), tmp_path / recipe.__name__)
-    (tmp_path / "late").mkdir()
-    assert_refused(table(ppa.main, words, [(sentences, "no pair is left")]), tmp_path / "late")
     twice = ["--output_dir", str(tmp_path / "d"), "--stages", "a=x", "a=y"]
     assert_refused({"stages": (partial(distances.main, twice), "give each stage once")})
 
@@ -124,13 +121,9 @@ def test_names_read_from_source_are_those_of_the_class(method):
 def test_finetuning(files, refused, tmp_path):
     texts = {"train": ("en=texts.jsonl",), "evaluation": ("en=texts.jsonl",)}
     pairs = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
-    label = r"bad\.jsonl, line 4 \(word 1, 'a'\): the label 'B-C' is not among the 5 labels"
-    words = partial(task_command, files)
     alone = (*pairs, "--code_switch", f"en={files / 'texts.jsonl'}")
-    refused(
-        table(finetune.main, partial(words, evaluation=("de=bad.jsonl",)), [((), label)])
-        | table(finetune.main, partial(words, **texts), [(alone, "train_data has no other language to switch")])
-    )
+    said = "train_data has no other language to switch"
+    refused(table(finetune.main, partial(task_command, files, **texts), [(alone, said)]))
     missing = partial(finetune.main, ["--use_cpu", "true", "--output_dir", str(tmp_path / "out")])
     assert_refused({"no data": (missing, "--train_data is missing")})
 

@@ -141,20 +141,6 @@ def test_lists_of_vectors_that_tie(sides, others, n, k, similarity, limits):
     check_lists(found, table, n, 0.0 if exact else rounding(4, k))
 
 
-@pytest.mark.parametrize("limits", [(2**26, 16), (1000, 2), (1000, 3)])
-def test_lists_of_vectors_of_many_directions(limits, monkeypatch):
-    for (module, name), limit in zip(LIMITS, limits, strict=True):
-        monkeypatch.setattr(module, name, limit)
-    for q, c, n, k in ((33, 97, 10, 10), (70, 40, 3, 1), (5, 60, 60, 4), (40, 7, 50, 1000), (1, 90, 1, 10)):
-        queries, candidates, others = vectors(1, q, hubs=True), vectors(2, c, hubs=True), vectors(3, 75, hubs=True)
-        candidates[c // 2] = candidates[c // 3]
-        for given_ in ({}, {"similarity": "cosine"}, {"neighbourhood": others}):
-            table = scores(queries, candidates, given_.get("similarity", "csls"), k, given_.get("neighbourhood"))
-            check_lists(nearest(queries, candidates, n, k=k, **given_), table, n, rounding(12, k))
-    queries, candidates = vectors(13, 40, dim=3, hubs=True), rising()
-    check_lists(nearest(queries, candidates, 8), scores(queries, candidates), 8, rounding(3))
-
-
 @pytest.mark.parametrize("look", [1, 8])
 @pytest.mark.parametrize("n", [1, 5])
 def test_few_queries_compare_few_candidates_with_all_others(n, look, monkeypatch):

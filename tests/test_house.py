@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1515, 21),
     "core": (2749, 54),
-    "data": (7104, 122),
+    "data": (7103, 122),
     "evaluation": (1902, 17),
     "explore": (291, 3),
     "hub": (343, 9),
@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1520, 17),
     "metrics": (488, 2),
     "model_cards": (539, 0),
-    "modeling": (4681, 67),
+    "modeling": (4679, 67),
     "objectives": (1224, 8),
     "prepare": (924, 3),
     "recipes": (2415, 26),

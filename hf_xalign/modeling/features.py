@@ -200,12 +200,12 @@ def _hash(array: np.ndarray) -> str:
 class FrozenStates:
     """States of every token after the encoder's first `layer` layers, which are frozen, by sentence.
 
-    `states` float (tokens, dim) are memory-mapped, `keys` uint64 the sorted hashes of the sentences' token ids, and
+    `states` float (tokens, 1, dim) are in a file, `keys` uint64 the sorted hashes of the sentences' token ids, and
     `starts` and `lengths` int64 the places of their tokens. `outputs` is the result of [`outputs_of_layers`].
     """
 
     layer: int
-    states: np.ndarray
+    states: CachedVectors
     keys: np.ndarray
     starts: np.ndarray
     lengths: np.ndarray
@@ -222,7 +222,7 @@ class FrozenStates:
         places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         if (self.keys[places] != keys).any() or (self.lengths[places] != lengths).any():
             return None
-        return torch.from_numpy(self.states[ranges(self.starts[places], lengths)]).to(input_ids.device)
+        return self.states.stored(ranges(self.starts[places], lengths))[:, 0].to(input_ids.device)
 
 
 class Start(NamedTuple):
@@ -237,8 +237,6 @@ class Start(NamedTuple):
 _SCHEMA = 2
 # Sentences whose token ids are in memory at a time, rounded to whole batches.
 _BLOCK = 16_384
-# NumPy has no bfloat16, so states of these types alone can be mapped.
-_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 # Bytes of states that are kept at most: the cache must not fill a disk unasked. It holds 10 million tokens of 384
 # dimensions in float32, so about 200,000 short pairs.
 _MOST_STATES = 16e9
@@ -340,7 +338,7 @@ def cache_features(
 
 def can_cache_layers(model: PreTrainedModel, layers: int) -> bool:
     """Return whether the states after a model's first `layers` layers can be cached, so that steps start there."""
-    return model.dtype in _NUMPY and outputs_of_layers(model, layers) is not None
+    return model.dtype in CachedVectors.TYPES and outputs_of_layers(model, layers) is not None
 
 
 def _write(
@@ -396,7 +394,7 @@ def _frozen_states(model: PreTrainedModel, layer: int, plan: FeaturePlan, states
     keys, first = np.unique(keys, return_index=True)
     return FrozenStates(
         layer=layer,
-        states=np.memmap(states.path, _NUMPY[states.dtype], mode="r", shape=(states.shape[0], states.shape[2])),
+        states=states,
         keys=keys,
         starts=plan.token_offsets[first],
         lengths=np.diff(plan.token_offsets)[first],

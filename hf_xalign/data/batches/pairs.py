@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -78,26 +78,25 @@ Sentence = tuple[EncodedRow, Side, np.ndarray]  # row, side, and the ascending i
 
 @dataclass(eq=False)
 class CachedVectors:
-    """Memory-mapped word vectors (rows, layers, dim), float32 or bfloat16, in a raw file of `cache_features`."""
+    """Word vectors (rows, layers, dim) in a raw file of `cache_features`, of a type in `TYPES`."""
 
+    # NumPy has no bfloat16, so its bits are read as int16.
+    TYPES: ClassVar = {torch.bfloat16: np.int16, torch.float32: np.float32, torch.float64: np.float64}
     path: Path
     shape: tuple[int, int, int]
     dtype: torch.dtype
-    _map: np.ndarray | None = field(default=None, init=False, repr=False)
 
     def read(self, rows: np.ndarray) -> torch.Tensor:
         """Read rows as float32 (len(rows), layers, dim); -1, a word that was not stored, raises an IndexError."""
         if (rows < 0).any():
             raise IndexError(f"{self.path}: a word of this batch has no stored vector (row -1). Make the cache again.")
-        if self._map is None:
-            # NumPy has no bfloat16, so its bits are read as int16.
-            stored_dtype = np.int16 if self.dtype == torch.bfloat16 else np.float32
-            self._map = np.memmap(self.path, dtype=stored_dtype, mode="r", shape=self.shape)
-        return torch.from_numpy(self._map[rows]).view(self.dtype).float()
+        return self.stored(rows).float()
 
-    def __getstate__(self) -> dict:
-        # A worker process opens the file instead of receiving a copy of the array.
-        return {**self.__dict__, "_map": None}
+    def stored(self, rows: np.ndarray) -> torch.Tensor:
+        """Read rows in the type in which they are stored, (len(rows), layers, dim)."""
+        # Mapped for one batch: pages that were read count as memory of the process as long as the file is mapped.
+        mapped = np.memmap(self.path, dtype=self.TYPES[self.dtype], mode="r", shape=self.shape)
+        return torch.from_numpy(mapped[rows]).view(self.dtype)
 
 
 @dataclass

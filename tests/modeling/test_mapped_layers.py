@@ -59,16 +59,6 @@ def test_ways_to_ask_for_output():
         assert_rounding(found, whole[0], ENCODER + MAP)
 
 
-def test_a_language_for_each_row():
-    mapped = make_rotated("bert", (1, 2), **WIDE)
-    alone = {language: run(mapped, language=language) for language in (*LANGUAGES, "de")}
-    for given in (["to", "de", "en"], torch.tensor([2, 0, 1])):
-        found = run(mapped, language=given)
-        for layer in range(3):
-            for row, language in enumerate(["to", "de", "en"]):
-                assert_rounding(found.hidden_states[layer][row], alone[language].hidden_states[layer][row], MAP)
-
-
 def test_round_trip(tmp_path):
     save_base("bert", tmp_path / "base")
     base = AutoModel.from_pretrained(tmp_path / "base", add_pooling_layer=False)

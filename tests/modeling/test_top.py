@@ -1,7 +1,5 @@
 """The modules on top against slow references, the view by words, and languages."""
 
-from itertools import product
-
 import pytest
 import torch
 from support.adapters import SPANS, TEXT, adapt, make_base, pooled_by_hand, states
@@ -9,10 +7,10 @@ from support.families import PASS
 from support.maps import by_hand, make_map
 from support.numeric import assert_rounding
 
-from hf_xalign.modeling import XAlignConfig, set_language
+from hf_xalign.modeling import set_language
 from hf_xalign.modeling.pooling import pool_spans
 from hf_xalign.modeling.xalign.linear import map_adapter
-from hf_xalign.modeling.xalign.top import LinearTop, Rotation
+from hf_xalign.modeling.xalign.top import Rotation
 
 MASK = SPANS[..., 1] > SPANS[..., 0]
 
@@ -28,15 +26,6 @@ def test_rotation_under_autocast_and_in_bfloat16():
     half = Rotation(16, identity=False).to(torch.bfloat16)(torch.eye(16))
     assert half.dtype == torch.float32
     assert_rounding(half @ half.T, torch.eye(16), operations)
-
-
-def test_a_map_for_each_word(float64):
-    top = LinearTop(5, XAlignConfig(init="random", linear_bias=True, languages=["de", "to"]))
-    vectors, words = torch.randn(4, 3, 5), torch.tensor([[0, 1, 2], [2, 2, 0], [1, 0, 1], [0, 0, 0]])
-    maps, found = [torch.nn.Identity(), top.map_de, top.map_to], top(vectors, language=words)
-    for row, word in product(range(4), range(3)):
-        one = vectors[row, word]
-        assert_rounding(found[row, word], maps[words[row, word]](one), 2 * 5 + 1, 5 * one.abs().max().item())
 
 
 def test_word_spans_are_the_module_over_word_vectors(subtests, float64):

@@ -395,8 +395,8 @@ def looks_like_header(
         if meaning.language and (len(cell) > 3 or not cell.isascii() or _BARE_CODE.fullmatch(cell)):
             codes[cell] = meaning.language
     # In a list of words, those that happen to be codes (`war`, `was`) are text. The next row shows whether it is one.
-    bare = all(len(cell) < 4 and cell.isascii() for cell in codes)
-    if codes and bare and all(len(cell.split()) < 2 for cell in following):
+    words = all(len(cell.split()) < 2 for cell in following)
+    if codes and words and all(len(cell) < 4 and cell.isascii() for cell in codes):
         return False
     if codes:
         # Two names of one language are text: `Englisch (USA)`, `English (United States)`.
@@ -407,6 +407,6 @@ def looks_like_header(
         return inside[0].isdisjoint(inside[1]) and (len(codes) == 2 or _is_asked(next(iter(codes.values())), asked))
     of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
     columns = [known or cell.strip().casefold() in _NAMES["other"] for known, cell in zip(of_side, cells, strict=True)]
-    # `src_col` and `wordCount` above text are names; words such as `CO2` stand above words of all kinds.
-    variables = [_VARIABLE.fullmatch(cell.strip()) is not None for cell in (*cells, *following)]
-    return all(columns) or (all(variables[:2]) and not any(variables[2:]))
+    # `src_col` stands above sentences, `covid19` and `hot_dog` above words.
+    variables = any(_VARIABLE.fullmatch(cell.strip()) for cell in cells)
+    return all(columns) or (variables and not words and all(cell.strip().isidentifier() for cell in cells))

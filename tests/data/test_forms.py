@@ -510,6 +510,7 @@ DICTIONARIES = {
     + "".join(f"en\tsk\t{en}\t{sk}\n" for en, sk in (("dog", "pes"), ("dog", "psík"), ("cat", "mačka"))),
     "f.csv": "słowacki,angielski\npes,dog\npsík,dog\nmačka,cat\n",
     "g.tsv": "Lemma\tEnglish\npes\tdog\npsík\tdog\nmačka\tcat\n",
+    "h.csv": "concept,sk\ndog,pes\ndog,psík\ncat,mačka\n",
 }
 
 
@@ -517,10 +518,15 @@ DICTIONARIES = {
 def test_a_dictionary_says_its_languages_and_lists_translations(name, tmp_path, caplog):
     path = source_of({name: DICTIONARIES[name]}, tmp_path)
     assert load_dictionary(path, "sk") == [("dog", "pes"), ("dog", "psík"), ("cat", "mačka")]
-    assert ("is read as en" in caplog.text) == (name in ("b.json", "g.tsv"))
+    assert ("is read as en" in caplog.text) == (name in ("b.json", "g.tsv", "h.csv"))
 
 
 def test_a_header_of_a_dictionary_that_names_no_language_is_told(tmp_path):
+    path = source_of({"c.tsv": "hot_dog\thorúci pes\ndog\tpes\n"}, tmp_path)
+    assert load_dictionary(path, "sk")[0] == ("hot_dog", "horúci pes")
+    path = source_of({"d.csv": "en,sk\ndog,\"['pes', 'psík']\"\n"}, tmp_path)
+    with pytest.raises(InputError, match="its entries are lists as Python prints them"):
+        load_dictionary(path, "sk")
     path = source_of({"a.tsv": "name\ttitle\npes\tdog\n"}, tmp_path)
     with pytest.raises(InputError, match="row 1: 'name title' does not say which word is en"):
         load_dictionary(path, "sk")
@@ -657,6 +663,14 @@ REFUSED = {
     "ids of sclite": (
         {"a.de": "die Katze (spk1-utt_01)\n", "a.en": "the cat (spk1-utt_01)\n"},
         "numbered at the ends",
+    ),
+    "lists of tokens in a table": (
+        {"a.csv": "de,en\n\"['Es', 'regnet']\",\"['It', 'rains']\"\n"},
+        "is lists as Python prints them, as .* shows",
+    ),
+    "documents of MADLAD": (
+        {"a.jsonl": '{"de": "Es regnet.\\\\nEs stürmt.", "en": "It rains.\\\\nIt storms."}\n'},
+        "the source is broken by escaped line ends",
     ),
     "cues": (
         {side: "00:00:01,000 --> 00:00:02,000\n" + lines(f"{{{side}}}") for side in ("de", "en")},

@@ -25,7 +25,7 @@ Entries = list[tuple[str, str]]  # of a dictionary
 # Columns that hold texts by language, of the Hub's translation datasets and of TED's talks in many languages.
 _NESTED = ("translation", "translations")
 # Names of columns that mean the same in a dictionary, and something else in a text.
-_IN_DICTIONARIES = {"lemma": "word", "translations": "translation"}
+_IN_DICTIONARIES = {"lemma": "word", **dict.fromkeys(("translations", "gloss", "concept"), "translation")}
 
 
 @dataclass(frozen=True)

@@ -214,6 +214,12 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return record
 
 
+def list_checkpoints(folder: str | os.PathLike[str]) -> list[tuple[int, Path]]:
+    """Return step and folder of a run's checkpoints, in order; the Trainer calls them `checkpoint-STEP`."""
+    steps = ((path.name.removeprefix("checkpoint-"), path) for path in Path(folder).glob("checkpoint-*"))
+    return sorted((int(step), path) for step, path in steps if step.isdecimal() and path.is_dir())
+
+
 def pair_sources(record: Record, kind: str) -> list[Record]:
     """Return the `data` entries of one kind (`train`, `eval`) that are sentence pairs."""
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]

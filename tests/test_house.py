@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1515, 21),
-    "core": (2749, 54),
+    "core": (2755, 54),
     "data": (7103, 122),
     "evaluation": (1902, 17),
     "explore": (291, 3),
@@ -38,11 +38,11 @@ CAPS = {
     "objectives": (1224, 8),
     "prepare": (924, 3),
     "recipes": (2415, 26),
-    "report": (438, 2),
+    "report": (436, 2),
     "search": (608, 4),
     "statistics": (717, 9),
     "tasks": (2773, 51),
-    "trainers": (6673, 80),
+    "trainers": (6667, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

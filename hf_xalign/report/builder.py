@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from hf_xalign.cache import read_json, write_text
-from hf_xalign.record import Record, portable, read_record
+from hf_xalign.record import Record, list_checkpoints, portable, read_record
 from hf_xalign.report import charts
 from hf_xalign.score import Score
 from hf_xalign.tables import score_rows, view
@@ -72,9 +72,7 @@ def render_report(folder: str | os.PathLike) -> str:
 
 def _read_log(folder: Path) -> tuple[Sequence[Record], str, int]:
     """Return the rows that the Trainer logged, of the folder or its last checkpoint, their file, and the last step."""
-    checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
-    checkpoints.sort(key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
-    for parent in (folder, *checkpoints):
+    for parent in (folder, *(path for _, path in reversed(list_checkpoints(folder)))):
         path = parent / "trainer_state.json"
         if content := _read(path):
             rows = [row for row in content["log_history"] if isinstance(row, dict) and _is_number(row.get("step"))]

@@ -22,7 +22,7 @@ from hf_xalign.checks import show
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.config import SKETCH, same_base
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
-from hf_xalign.record import COMPLETE
+from hf_xalign.record import COMPLETE, list_checkpoints
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.base.trainer_config import AlignmentConfig
@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 # File with all settings of a run, next to its model and in its checkpoints.
 ARGUMENTS = "training_args.json"
-_STEP = re.compile(r"checkpoint-(\d+)$")  # the Trainer's names
 # Settings that a resumed run may change: where and when it logs, scores and saves, how long it trains, on what
 # hardware, and what saves time or memory. With others the model would be trained by two objectives, and the optimizer
 # takes its own from the checkpoint.
@@ -91,7 +90,7 @@ def find_damage(checkpoint: str | os.PathLike) -> str | None:
 
 def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:
     """Return the checkpoint of the highest step that a run can resume from, or None; damaged ones are logged."""
-    for _, path in sorted(_checkpoints(output_dir), reverse=True):
+    for _, path in reversed(list_checkpoints(output_dir)):
         if (path / COMPLETE).exists():
             damage = find_damage(path)
             if damage is None:
@@ -102,7 +101,7 @@ def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:
 
 def remove_incomplete(output_dir: str | os.PathLike) -> None:
     """Delete incomplete checkpoints, so that they are neither resumed from nor counted."""
-    for _, path in _checkpoints(output_dir):
+    for _, path in list_checkpoints(output_dir):
         if not (path / COMPLETE).exists():
             logger.warning("removing %s: the checkpoint is incomplete", path)
             shutil.rmtree(path)
@@ -116,7 +115,7 @@ def resolve_resume(resume: bool | str | None, args: AlignmentConfig) -> str | No
     if resume is True:
         last = last_complete_checkpoint(output_dir)
         if last is None:
-            marked = [path for _, path in sorted(_checkpoints(output_dir)) if (path / COMPLETE).exists()]
+            marked = [path for _, path in list_checkpoints(output_dir) if (path / COMPLETE).exists()]
             reason = f" ({marked[-1].name}: {find_damage(marked[-1])})" if marked else ""
             raise InputError(
                 f"{output_dir}: no complete checkpoint to resume from{reason}; leave out resume_from_checkpoint"
@@ -205,7 +204,7 @@ def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
 
 def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
     """Return the names of files and folders of a run: checkpoints, a model, an adapter, maps, a record."""
-    files = [path for _, path in _checkpoints(output_dir)]
+    files = [path for _, path in list_checkpoints(output_dir)]
     for pattern in _SIGNS:
         files += Path(output_dir).glob(pattern)
     return sorted(str(path.relative_to(output_dir)) for path in files)
@@ -213,15 +212,10 @@ def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
 
 def clear_run(output_dir: str | os.PathLike) -> None:
     """Delete the run in `output_dir`: checkpoints, model, maps, record and card."""
-    for _, path in _checkpoints(output_dir):
+    for _, path in list_checkpoints(output_dir):
         shutil.rmtree(path)
     for path in Path(output_dir).glob("scores/*/*/seed-*"):  # of every example, before and after
         shutil.rmtree(path)
     for pattern in (*_SIGNS, *_MORE):
         for path in Path(output_dir).glob(pattern):
             path.unlink()
-
-
-def _checkpoints(output_dir: str | os.PathLike) -> list[tuple[int, Path]]:
-    matches = ((_STEP.search(path.name), path) for path in Path(output_dir).glob("checkpoint-*") if path.is_dir())
-    return [(int(match.group(1)), path) for match, path in matches if match]

@@ -94,7 +94,6 @@ FILES = {
     "a.tsv": "English\tTurkish\n{1}\t{0}\n",
     "b.csv": '"Turkish";"EN"\n"{0}";"{1}"\n',
     "c.tsv": "\n#eng\ttur\n{1}\t{0}\n",
-    "d.jsonl": '{{"English": "{1}", "Turkish": "{0}"}}\n',
     "e.json": '[{{"translation": {{"tur_Latn": "{0}", "eng_Latn": "{1}"}}, "tr": "wiki"}}]',
     "f.jsonl": '{{"source": "{0}", "target": "{1}", "source_lang": "tur", "target_lang": "en-US"}}\n',
 }

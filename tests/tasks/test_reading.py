@@ -414,10 +414,6 @@ def sets(codes, folder):
     return by_language([sequence(f"{code}={path}") for code in codes])
 
 
-def load_labels(content, folder):
-    return LabelSet.load(str(write_json(folder / "labels.json", content)))
-
-
 MIXED = ["a B-X\nb E-X\n\n" + more for more in ("a L-X\n", "a O\nb X\n")]
 
 

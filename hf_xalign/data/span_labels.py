@@ -143,10 +143,11 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
     # A set's own names say whether `_` stands next to `O` or for it.
     if not (forms := span_parts(names.union(getattr(label, "names", ())))):
         _refuse_plain(sentences, names, place)
-        return [[UNLABELLED if label == IGNORED else label for label in labels] for labels in sentences]
-    marks = []
-    for labels in sentences:
-        marks.append([forms.get(label, UNLABELLED) for label in labels])
+        # A zero next to tags without prefixes (`PER`) is O; next to other numbers it names a class.
+        is_outside = "0" in names and not any(map(str.isdecimal, names - {"0"}))
+        renamed = {IGNORED: UNLABELLED, **({"0": OUTSIDE} if is_outside else {})}
+        return [[renamed.get(label, label) for label in labels] for labels in sentences]
+    marks = [[forms.get(label, UNLABELLED) for label in labels] for labels in sentences]
     spans = list(map(find_spans, marks))
     parts = _PARTS & {mark[0] for mark in chain.from_iterable(marks)}
     scheme = next((scheme for scheme, letters in _SCHEMES.items() if parts <= set(letters)), None)

@@ -539,6 +539,7 @@ PUBLISHED = {
     "zeros for O": (
         "cy.conll", "Mair B-PER\nMôn B-LOC\ncanu 0\n", {}, ["Mair", "Môn", "canu"], ["B-PER", "B-LOC", "O"]
     ),
+    "zeros next to tags without prefixes": ("cy.conll", "Mair PER\ncanu 0\n", {}, ["Mair", "canu"], ["PER", "O"]),
     "words and labels": ("eu.jsonl", '{"words": ["Miren"], "labels": ["B-PER"]}', {}, ["Miren"], ["B-PER"]),
     "tokens and names": ("eu.json", '[{"tokens": ["Miren"], "ner": ["B-PER"]}]', {}, ["Miren"], ["B-PER"]),
     "CoNLL-2012": (

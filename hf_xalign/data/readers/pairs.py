@@ -25,7 +25,7 @@ Entries = list[tuple[str, str]]  # of a dictionary
 # Columns that hold texts by language, of the Hub's translation datasets and of TED's talks in many languages.
 _NESTED = ("translation", "translations")
 # Names of columns that mean the same in a dictionary, and something else in a text.
-_IN_DICTIONARIES = {"lemma": "word", **dict.fromkeys(("translations", "gloss", "concept"), "translation")}
+_IN_DICTIONARIES = {"lemma": "word", **dict.fromkeys(("translations", "meaning", "gloss", "concept"), "translation")}
 
 
 @dataclass(frozen=True)
@@ -438,8 +438,7 @@ def _dictionary_columns(
         return Columns(*languages)
     # `word` and `translation` name no language. The file's name may say that `source` is the pivot.
     order = [pair.target, pair.source]
-    is_gloss = pair.target.casefold() in ("translation", "meaning", "gloss")
-    if not pair.directed or (is_gloss and pair.source.casefold() in forms.TEXT):
+    if not pair.directed or (pair.target.casefold() == "translation" and pair.source.casefold() in forms.TEXT):
         order.sort(key=names.index)
     elif pair.source[:3].lower() in ("sou", "src") and forms.names_pivot_first(path.name, *languages):
         order.reverse()

@@ -34,6 +34,11 @@ def states_of(model, batch, layer=-1, **more):
         return model.eval()(**batch, **more, output_hidden_states=True).hidden_states[layer][0]
 
 
+def test_a_batch_without_words_has_no_vectors():
+    found = encode_words(make_encoder(), make_tokenizer(), ["", "open"], batch_size=1)
+    assert [(one.words, len(one.vectors)) for one in found] == [([], 0), (["open"], 1)]
+
+
 def test_an_encoder_with_language_embeddings_is_told_the_language():
     model, tokenizer = make_multilingual_encoder(), make_tokenizer()
     batch = dict(tokenizer("the cat", return_tensors="pt"))

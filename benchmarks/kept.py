@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign import environment, record
+from hf_xalign.cache import write_json
 from hf_xalign.errors import InputError
 
 
@@ -27,4 +28,4 @@ def open_runs(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
 
 def write_runs(path: Path, found: dict[str, Any]) -> None:
     """Write the file, whole or not at all."""
-    record.write_text(path, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
+    write_json(path, found)

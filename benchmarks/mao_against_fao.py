@@ -21,7 +21,6 @@ caches among them, and what an earlier phase has not given back.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import runpy
 import subprocess
@@ -35,6 +34,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from hf_xalign import record as records
+from hf_xalign.cache import write_json
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "recipes" / "configs"
@@ -262,8 +262,7 @@ def main() -> None:
             runs[config.stem].append(run)
             saved.append({"configuration": config.stem, "repeat": repeat, "record": found})
             if arguments.output:
-                text = json.dumps(saved, ensure_ascii=False, indent=1)
-                records.write_text(arguments.output, text + "\n")
+                write_json(arguments.output, saved)
             print(
                 f"{repeat + 1}/{arguments.repeats} {config.stem}: {run.wall:.1f} s, {run.peak / 2**30:.2f} GiB",
                 flush=True,

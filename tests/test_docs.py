@@ -109,7 +109,7 @@ def test_the_readme_is_short_and_its_python_is_the_demo():
     [code] = [code for _, language, code in blocks("README.md") if language == "python"]
     call = next(node for node in ast.parse(code).body if isinstance(node, ast.Assign) and node.targets[0].id == "args")
     given = eval(ast.unparse(call.value), {"FAOConfig": FAOConfig})
-    _, demo = parse((DataArguments, FAOConfig), ["--config", "fao_joint_builtin", "--bf16", "false"])
+    _, demo = parse((DataArguments, FAOConfig), ["--config", "fao_joint_builtin"])
     rest = re.compile("output_dir|do_eval|(eval|save)_.*|per_device_eval_batch_size|reference$|logging_.*|run_name")
     names = [field.name for field in dataclasses.fields(FAOConfig) if not rest.match(field.name)]
     assert {name: getattr(given, name) for name in names} == {name: getattr(demo, name) for name in names}

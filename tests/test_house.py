@@ -42,7 +42,7 @@ CAPS = {
     "search": (608, 4),
     "statistics": (717, 9),
     "tasks": (2773, 51),
-    "trainers": (6667, 80),
+    "trainers": (6679, 80),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -35,7 +35,7 @@ from hf_xalign.record import DERIVED_FILE, Record
 from hf_xalign.score import Score
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base.run import Run
-from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Prepared
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss, Prepared
 
 
 class AlignMLMTrainer(AlignmentTrainer):
@@ -153,8 +153,15 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     # ---- Loss ----
 
+    def compute_loss(
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
+    ) -> Loss:
+        """Return L = L_MLM + alpha L_ALIGN: the terms of masked tokens, and of the dictionary entries' embeddings."""
+        computed, output = self._vectors(model, inputs)
+        loss = self.total(Vectors(inputs, heads=self.head, **computed), num_items_in_batch)
+        return (loss, output) if return_outputs else loss
+
     def _vectors(self, model: nn.Module, inputs: Batch) -> Computed:
-        """Compute the states of masked tokens, and take the embeddings, of which L_ALIGN reads the entries'."""
         more_inputs = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
         output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **more_inputs)
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight

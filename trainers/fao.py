@@ -15,7 +15,7 @@ from hf_xalign.modeling.features import can_cache_layers
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.trainers.base.callbacks import AverageAtEnd, final_weights
 from hf_xalign.trainers.base.fsdp import wants_sharding
-from hf_xalign.trainers.base.trainer import Prepared
+from hf_xalign.trainers.base.trainer import Batch, Counts, Loss, Prepared
 from hf_xalign.trainers.base.word import ENCODED_AHEAD, WordAlignmentTrainer, cache_f0, pair_collator
 from hf_xalign.trainers.fao_config import FAOConfig
 
@@ -75,6 +75,16 @@ class FAOTrainer(WordAlignmentTrainer):
         frozen = self.objective.reads("f0", "sentences0") and args.reference == "copy" and not peft
         self.reference = frozen_copy(model) if frozen else None
         return model, train_dataset, pair_collator(self)
+
+    def compute_loss(
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
+    ) -> Loss:
+        """Return L = L_align + w L_reg and what else the objective has: terms of f and f0 of words and sentences."""
+        computed, output = self._vectors(model, inputs)
+        if self.objective.reads("f0", "sentences0"):
+            computed |= self._frozen_vectors(model, inputs)
+        loss = self.word_loss(inputs, computed, num_items_in_batch)
+        return (loss, output) if return_outputs else loss
 
     def formula(self) -> str:
         """Return the objective and the final average of weights, if there is one, as plain text."""

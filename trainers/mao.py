@@ -17,7 +17,7 @@ from hf_xalign.modeling.features import Needed
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of
 from hf_xalign.modeling.xalign.top import language_numbers
-from hf_xalign.trainers.base.trainer import Batch, Computed, Prepared
+from hf_xalign.trainers.base.trainer import Batch, Computed, Counts, Loss, Prepared
 from hf_xalign.trainers.base.word import WordAlignmentTrainer, cache_f0, pair_collator, probe
 from hf_xalign.trainers.mao_config import LINKED_ONLY, MAOConfig
 
@@ -132,9 +132,19 @@ class MAOTrainer(WordAlignmentTrainer):
             )
         self.train_dataset, self.data_collator = self._batches(module, start.dataset, start.words)
 
-    def _trained_vectors(self, model: nn.Module, inputs: Batch) -> Computed:
+    def compute_loss(
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
+    ) -> Loss:
+        """Return L_align: terms of the module's output for the words of a batch, and of the frozen encoder's f0."""
+        computed, output = self._vectors(model, inputs)
+        if self.objective.reads("f0", "sentences0"):
+            computed |= self._frozen_vectors(model, inputs)
+        loss = self.word_loss(inputs, computed, num_items_in_batch)
+        return (loss, output) if return_outputs else loss
+
+    def _vectors(self, model: nn.Module, inputs: Batch) -> Computed:
         if not self._word_view:
-            return super()._trained_vectors(model, inputs)
+            return super()._vectors(model, inputs)
         output = model(**{name: inputs[name] for name in _VIEW if name in inputs})
         return {"words": output.last_hidden_state.flatten(0, 1).unsqueeze(1)}, output
 

@@ -25,11 +25,12 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import pool_sentences
+from hf_xalign.objectives.term import Vectors
 from hf_xalign.score import Score
 from hf_xalign.trainers.base.fsdp import reshard, shard
 from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import Run, pivot_sentences
-from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Prepared
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss, Prepared
 from hf_xalign.trainers.ppa_config import PPAConfig
 
 logger = logging.getLogger(__name__)
@@ -167,8 +168,15 @@ class PPATrainer(AlignmentTrainer):
     def _new_head(self) -> bool:
         return self.objective.reads("masked") and bool(cast(MaskedLMHead, self.head("words")).new)
 
+    def compute_loss(
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
+    ) -> Loss:
+        """Return L = L_MoCo + L_TLM: a contrast of projected sentences, and the prediction of masked tokens."""
+        computed, output = self._vectors(model, inputs)
+        loss = self.total(Vectors(inputs, heads=self.head, **computed), num_items_in_batch)
+        return (loss, output) if return_outputs else loss
+
     def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[dict[str, torch.Tensor | KeyQueue], Any]:
-        """Compute the projected sentences that a contrast reads, and the states of masked tokens."""
         computed: dict[str, torch.Tensor | KeyQueue] = {}
         output = None
         if self.objective.reads("keys"):

@@ -57,9 +57,9 @@ Loss = torch.Tensor | tuple[torch.Tensor, ModelOutput | None]
 class AlignmentTrainer(ScoringTrainer):
     """Base class of all trainers.
 
-    A method prepares model and data in `_prepare`, before the Trainer is made. Its loss is a list of terms, which read
-    what `_vectors` computes. Any other loss overrides `compute_loss` and `_count_items`, and reports its terms with
-    `log_term`.
+    A method prepares model and data in `_prepare`, before the Trainer is made, and has its loss in `compute_loss`. A
+    loss that is a list of terms is the `total` of the vectors that they read. Any other loss overrides `_count_items`,
+    and reports its terms with `log_term`.
 
     Args:
         model: the encoder, changed in place (`PreTrainedModel`, a `PeftModel` around one, or a `SentenceTransformer`
@@ -144,8 +144,8 @@ class AlignmentTrainer(ScoringTrainer):
         reporting: Reporting | None = None,
     ):
         start = time.perf_counter()
-        self.args = args = self.config_class() if args is None else args
-        self.reporting = reporting or Reporting()
+        args = self.config_class() if args is None else args
+        self.args, self.reporting = args, reporting or Reporting()
         self._set_objective(objective)
         # Not given to the Trainer, which would replace the prepared model by a new one.
         self.make_model = model_init
@@ -160,18 +160,29 @@ class AlignmentTrainer(ScoringTrainer):
         base_model, model, processing_class = opening.find_model(self, model, processing_class, revision)
         for fault in opening.adapter_faults(model, peft_config):
             raise InputError(fault)
-        name = name or base_model
-        self.show(opening.describe_encoder(name, model))
-        model = self._add_adapter(model, peft_config)
-        args = self.args
+        self.show(opening.describe_encoder(name or base_model, model))
+        # An earlier trainer may have frozen parts of the same model, and switched its dropout off.
+        switch_back(model)
+        if peft_config is not None:
+            model = cast(PreTrainedModel, get_peft_model(model, peft_config))
+        if isinstance(model, PeftModel) and "learning_rate" not in args.changed() and self.adapter_rate != 1:
+            self.args = args = replace(args, learning_rate=self.adapter_rate * args.learning_rate)
+            self.show(f"adapter  learning rate {args.learning_rate:g}, {self.adapter_rate:g} times the preset's")
         if isinstance(given, str):
             checkpoints.check_output_dir(args)
         if args.push_to_hub:
             bases = [config.base_model_name_or_path for config in getattr(model, "peft_config", {}).values()]
             # Of a run without scores, no card names the encoder.
             is_recorded = args.record and (eval_dataset is not None or self.scores_nothing)
-            check_push(args, [*bases, name] if is_recorded else bases)
-        self._check_model(model, processing_class)
+            check_push(args, [*bases, name or base_model] if is_recorded else bases)
+        if self.trains_encoder:
+            opening.check_precision(model)
+        if prompt := getattr(args, "prompt", None):
+            set_prompt(processing_class, prompt)
+        args.check_model(model, processing_class, self.objective)
+        # In bfloat16 on a CPU, its backward pass is several times slower (benchmarks/cpu_arithmetic.py).
+        if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
+            model.set_attn_implementation(PACKED_ATTENTION if can_pack(model) else "eager")
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
@@ -218,30 +229,7 @@ class AlignmentTrainer(ScoringTrainer):
         self._complete()
         if self._recorded and (self.eval_dataset is not None or self.scores_nothing):
             seconds = time.perf_counter() - start
-            self.run = Run(self, name, seconds, probes, protocols)
-
-    def _add_adapter(self, model: PreTrainedModel, peft_config: PeftConfig | None) -> PreTrainedModel:
-        """Return the model with its new adapter, if there is one; an adapter raises the preset's learning rate."""
-        # An earlier trainer may have frozen parts of the same model, and switched its dropout off.
-        switch_back(model)
-        if peft_config is not None:
-            model = cast(PreTrainedModel, get_peft_model(model, peft_config))
-        if isinstance(model, PeftModel) and "learning_rate" not in self.args.changed() and self.adapter_rate != 1:
-            rate = self.adapter_rate * self.args.learning_rate
-            self.args = replace(self.args, learning_rate=rate)
-            self.show(f"adapter  learning rate {rate:g}, {self.adapter_rate:g} times the preset's")
-        return model
-
-    def _check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Check that the settings can train this model, and set its tokenizer and attention to them."""
-        if self.trains_encoder:
-            opening.check_precision(model)
-        if prompt := getattr(self.args, "prompt", None):
-            set_prompt(tokenizer, prompt)
-        self.args.check_model(model, tokenizer, self.objective)
-        # In bfloat16 on a CPU, its backward pass is several times slower (benchmarks/cpu_arithmetic.py).
-        if self.args.bf16 and self.args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
-            model.set_attn_implementation(PACKED_ATTENTION if can_pack(model) else "eager")
+            self.run = Run(self, name or base_model, seconds, probes, protocols)
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         """Store the terms of the loss, by default those of the settings, before anything is loaded."""
@@ -333,18 +321,12 @@ class AlignmentTrainer(ScoringTrainer):
 
         Without `num_items_in_batch`, int64 (terms,), the step is this batch alone.
         """
-        computed, output = self._vectors(model, inputs)
-        loss = self._total(inputs, computed, self.step_counts(inputs, num_items_in_batch))
-        return (loss, output) if return_outputs else loss
-
-    def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[dict[str, Any], ModelOutput | None]:
-        """Compute what the terms of the loss read of a batch, by its name in [`Vectors`]."""
         raise NotImplementedError
 
-    def _total(self, inputs: Batch, computed: dict[str, Any], counts: torch.Tensor) -> torch.Tensor:
+    def total(self, vectors: Vectors, counts: Counts) -> torch.Tensor:
         """Return the weighted sum of the terms of these vectors, each divided by its count, and log each."""
         with self.accelerator.autocast():
-            return self.objective(Vectors(inputs, heads=self.head, **computed), counts, self.log_term)
+            return self.objective(vectors, self.step_counts(vectors.batch, counts), self.log_term)
 
     def step_counts(self, inputs: Batch, counts: Counts) -> torch.Tensor:
         """Return the counts of the optimizer step, or of this batch if it is all there is."""

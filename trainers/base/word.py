@@ -44,7 +44,7 @@ from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
-from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 
 if TYPE_CHECKING:
@@ -318,21 +318,16 @@ class WordAlignmentTrainer(AlignmentTrainer):
             self._given = linked.pairs
         return linked.pairs
 
-    def _total(self, inputs: Batch, computed: Batch, counts: torch.Tensor) -> torch.Tensor:
-        """Return the weighted sum of the terms, each of its own layers."""
+    def word_loss(self, inputs: Batch, computed: Batch, counts: Counts) -> torch.Tensor:
+        """Return the weighted sum of the terms of these vectors, each by the count of its items in the step."""
+        counts = self.step_counts(inputs, counts)
         if "link_pairs" in inputs and not self._pairs_are_numbered:
             # The same number on another process is another sentence pair.
             inputs = inputs | {"link_pairs": inputs["link_pairs"] * self.args.world_size + self.args.process_index}
-        return self.objective(Vectors(inputs, heads=self.head, **computed), counts, self.log_term, self._places)
+        vectors = Vectors(inputs, heads=self.head, **computed)
+        return self.objective(vectors, counts, self.log_term, self._places)
 
     def _vectors(self, model: nn.Module, inputs: Batch) -> Computed:
-        """Compute f and, where a term reads it, f0."""
-        computed, output = self._trained_vectors(model, inputs)
-        if self.objective.reads("f0", "sentences0"):
-            computed |= self._frozen_vectors(model, inputs)
-        return computed, output
-
-    def _trained_vectors(self, model: nn.Module, inputs: Batch) -> Computed:
         """Compute f of the words, (words, layers, dim), and of sentences, in one forward over both sides."""
         states, output = self._states(model, inputs["input_ids"], inputs["attention_mask"])
         computed = {}

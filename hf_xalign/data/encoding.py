@@ -64,11 +64,11 @@ def tokenizer_name(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a hash of all that determines the token ids of words by a fast tokenizer."""
+    """Return a hash of what determines token ids: all of a fast tokenizer, the vocabulary of another."""
+    if not tokenizer.is_fast:
+        return digest(type(tokenizer).__name__, tokenizer.get_vocab(), tokenizer.model_max_length)
     settings = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
-    # Left over from the last call of the tokenizer.
-    for setting in ("truncation", "padding"):
-        settings.pop(setting)
+    del settings["truncation"], settings["padding"]  # left over from the last call of the tokenizer
     return digest(settings, tokenizer.model_max_length)
 
 

@@ -13,6 +13,7 @@ from support.launch import STEP
 from support.numeric import assert_rounding
 from support.ppa import SMALL, make_pairs
 from support.tiny import make_encoder, make_links, make_tokenizer
+from transformers import ByT5Tokenizer
 
 from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.errors import InputError
@@ -263,16 +264,19 @@ def test_soft_links_need_no_aligner(tmp_path, monkeypatch):
     assert trainer.formula().startswith("mean over pairs sum over words T(i, j) (1 - cos(f(i, s), f(j, t)))")
 
 
-@pytest.mark.parametrize(("size", "given"), [(16, "words"), (24, "text")])
-def test_another_encoder_teaches(size, given, tmp_path):
+@pytest.mark.parametrize(("size", "given", "slow"), [(16, "words", False), (24, "text", False), (16, "text", True)])
+def test_another_encoder_teaches(size, given, slow, tmp_path):
     teacher = make_encoder(seed=5, hidden=size).eval()
-    for part in (teacher, make_tokenizer()):
+    # A slow tokenizer cannot have a prompt.
+    tokenizer, prompt = (ByT5Tokenizer(), None) if slow else (make_tokenizer(), "the ")
+    teacher.resize_token_embeddings(len(tokenizer))
+    for part in (teacher, tokenizer):
         part.save_pretrained(tmp_path / "teacher")
     pairs = make_links(4)
     if given == "words":
         pairs = pairs.remove_columns(["source", "target"])
     where = str(tmp_path / "teacher")
-    settings = {"teacher_weight": 2.0, "teacher": where, "teacher_pooling": "cls", "teacher_prompt": "the "}
+    settings = {"teacher_weight": 2.0, "teacher": where, "teacher_pooling": "cls", "teacher_prompt": prompt}
     settings |= {"objective": "none", "regularizer_weight": 0.0, "interpolation_weight": 0.0, "max_steps": 2}
     args = FAOConfig(preset="joint", report_to="none", use_cpu=True, save_strategy="no", **settings)
     trainer = FAOTrainer(make_encoder(), args, train_dataset=pairs, processing_class=make_tokenizer())
@@ -282,7 +286,7 @@ def test_another_encoder_teaches(size, given, tmp_path):
     expected = 0.0
     for row in make_links(4):
         with torch.no_grad():
-            ids = make_tokenizer()("the " + " ".join(row["target_words"]), return_tensors="pt")
+            ids = tokenizer((prompt or "") + " ".join(row["target_words"]), return_tensors="pt")
             there = teacher(**ids).last_hidden_state[0, 0]
             for side in ("source", "target"):
                 ids = make_tokenizer()(row[f"{side}_words"], is_split_into_words=True, return_tensors="pt")

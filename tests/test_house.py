@@ -30,7 +30,7 @@ CAPS = {
     "evaluation": (1902, 17),
     "explore": (291, 3),
     "hub": (343, 9),
-    "links": (1663, 24),
+    "links": (1657, 24),
     "mapping": (1520, 17),
     "metrics": (488, 2),
     "model_cards": (539, 0),

@@ -1,9 +1,9 @@
 """Word-align parallel text by a statistical aligner, a file, a dictionary, or an encoder: a dataset, or shards.
 
-Both are a [`Job`]. Statistical aligners are fitted on a sample and saved in a work folder; then parts of the text are
-linked, with one aligner in memory at a time. The links of a dataset become one file in the cache. For shards, fits and
-shards are tasks of processes or of a Ray cluster. A finished task leaves a mark, so that a killed run repeats the
-others alone. Any number of workers gives the same bytes.
+Both are a [`Job`], with a function that reads the text. Statistical aligners are fitted on a sample and saved in a
+work folder; then parts of the text are linked, with one aligner in memory at a time. The links of a dataset become one
+file in the cache. For shards, fits and shards are tasks of processes or of a Ray cluster. A finished task leaves a
+mark, so that a killed run repeats the others alone. Any number of workers gives the same bytes.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def align_words(
             pairs = dict.fromkeys(counts[0], 0)
             for by_pair, pair in product(counts, pairs):
                 pairs[pair] += by_pair[pair][0]
-            job = Job(rules, folder, (*text,), (*pairs.items(),), encoder=(model, tokenizer))
+            job = Job(rules, folder, (*pairs.items(),), partial(_scan, text), lambda: (model, tokenizer))
             try:
                 for name, task in job.fits().items():
                     job.perform(name, *task)
@@ -252,21 +252,19 @@ def align_shards(
         raise InputError("aligner pharaoh reads the links of one text in order. Give another aligner for shards.")
     settings, versions, inputs = rules.identity(counts)
     inputs = [*([str(path), checksum(path)] for path, _ in files), *inputs]
-    encoder = (str(Path(model).absolute()) if Path(model).exists() else model, device)
-    loaded, tokenizer = _loaded(encoder) if rules.kind == "encoder" else (None, None)
-    if loaded and tokenizer:
+    # A worker on another machine has another working directory.
+    load = partial(_load_encoder, str(Path(model).absolute()) if Path(model).exists() else model, device)
+    tokenizer = None
+    if rules.kind == "encoder":
+        # Each worker loads its own.
+        loaded, tokenizer = load()
         inputs.append(encoder_identity(loaded, tokenizer))
+        del loaded
     total = sum(rows for _, rows in files)
     shards = min(shards or -(-total // _PART), total)
     with open_work(folder, digest(settings, versions, inputs, shards)) as work:
-        job = Job(
-            rules,
-            work,
-            tuple(files),
-            tuple((pair, count) for pair, (count, _) in counts.items()),
-            columns=tuple(columns),
-            encoder=encoder,
-        )
+        pairs = tuple((pair, count) for pair, (count, _) in counts.items())
+        job = Job(rules, work, pairs, partial(read_rows, files, columns=columns), load, parallel=True)
         if tokenizer:
             for pair in counts:
                 for words, language in zip(zip(*job.words(pair, _CHECKED)), pair):
@@ -274,12 +272,12 @@ def align_shards(
         # An encoder stays in this process, whose threads run its batches: torch may not survive a fork.
         spread: Any = {"workers": workers if ray or not tokenizer else 1, "ray": ray}
         spread["gpus"] = int(bool(tokenizer) and not device.startswith("cpu"))
-        # Each worker loads its own.
-        del loaded
         try:
             job.finish(job.fits(), f"Fitting {rules.kind}", **spread)
-            names = {shard_name(number, shards): (_link_shard, folder, number, shards) for number in range(shards)}
-            written = job.finish(names, "Linking shards", **spread)
+            tasks = {
+                shard_name(number, shards): (_link_shard, files, folder, number, shards) for number in range(shards)
+            }
+            written = job.finish(tasks, "Linking shards", **spread)
         finally:
             make_linker.cache_clear()
         languages = {name: {"pairs": 0, "links": 0, "too_long": 0} for name in map("-".join, counts)}
@@ -328,6 +326,11 @@ def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[pyarrow.RecordBatc
             yield batch
 
 
+def _scan(datasets: Sequence[Dataset]) -> Iterator[pyarrow.Table]:
+    for dataset in datasets:
+        yield from scan_columns(dataset, *(name for name in (*COLUMNS, *WORDS) if name in dataset.column_names))
+
+
 def _link_dataset(job: Job, dataset: Dataset, keep_unlinked: bool, path: Path) -> None:
     links, too_long = Counter[str](), Counter[str]()
 
@@ -353,10 +356,12 @@ def _link_dataset(job: Job, dataset: Dataset, keep_unlinked: bool, path: Path) -
     check_links({name: (links[name], too_long[name]) for name in links}, len(dataset))
 
 
-def _link_shard(job: Job, folder: Path, number: int, shards: int) -> tuple[dict[str, Any], list[Path]]:
-    total = sum(rows for _, rows in job.text)
+def _link_shard(
+    job: Job, files: Sequence[tuple[Path, int]], folder: Path, number: int, shards: int
+) -> tuple[dict[str, Any], list[Path]]:
+    total = sum(rows for _, rows in files)
     first, last = total * number // shards, total * (number + 1) // shards
-    rows = pyarrow.concat_tables(map(normalize, read_rows(job.text, first, last)))
+    rows = normalize(pyarrow.Table.from_batches(read_rows(files, first, last)))
     with statistical.one_thread() if job.rules.kind in STATISTICAL_ALIGNERS else nullcontext():
         table, too_long = job.link(rows)
     languages = {}
@@ -445,18 +450,18 @@ class Job:
     Attributes:
         rules: settings that determine the links.
         work: folder of the marks of finished tasks and of fitted aligners.
-        text: datasets, of which the first is linked; or Parquet files with their numbers of rows.
         counts: language pairs to link, with their numbers of sentence pairs.
-        columns: columns to read from files, whose tasks show no progress of their own; none for datasets.
-        encoder: the encoder and its tokenizer; or its name and device.
+        scan: function that reads the text to fit on, in tables.
+        load: function that returns the encoder and its tokenizer.
+        parallel: True if tasks run next to each other: each fits one direction, and shows no progress of its own.
     """
 
     rules: Rules
     work: Path
-    text: tuple[Any, ...]
     counts: tuple[tuple[Pair, int], ...]
-    columns: tuple[str, ...] = ()
-    encoder: tuple[Any, Any] = (None, None)
+    scan: Callable[[], Iterable[Rows]]
+    load: Callable[[], Any]
+    parallel: bool = False
 
     @cached_property
     def readers(self) -> dict[Path, Linker]:
@@ -518,8 +523,8 @@ class Job:
             return {_fit_name(pair, _ORDER): (_find_order, pair) for pair, _ in self.counts}
         if self.rules.kind not in STATISTICAL_ALIGNERS:
             return {}
-        # Both directions in one task read the text once. For shards, two workers fit them in half of the time.
-        fits = [[direction] for direction in statistical.DIRECTIONS] if self.columns else [statistical.DIRECTIONS]
+        # Both directions in one task read the text once. In parallel, two workers fit them in half of the time.
+        fits = [[direction] for direction in statistical.DIRECTIONS] if self.parallel else [statistical.DIRECTIONS]
         tasks = product(self.counts, fits)
         return {_fit_name(pair, *directions): (_fit, pair, directions) for (pair, _), directions in tasks}
 
@@ -528,21 +533,14 @@ class Job:
         count = sum(count for counted, count in self.counts if pair in (None, counted))
         chosen = statistical.draw_sample(count, size, self.rules.seed)
         seen = 0
-        for table in self._tables():
+        for table in self.scan():
             rows = np.arange(len(table)) if pair is None else _rows_of(table, pair)
             # The sample is numbered over all tables, its positions within this one.
             positions = chosen[slice(*np.searchsorted(chosen, [seen, seen + len(rows)]))] - seen
             seen += len(rows)
             if len(positions):
                 drawn = table.take(pyarrow.array(rows[positions]))
-                yield from zip(*self._split(normalize(drawn) if self.columns else drawn)[1], strict=True)
-
-    def _tables(self) -> Iterator[Rows]:
-        if self.columns:
-            yield from read_rows(self.text, columns=self.columns)
-            return
-        for dataset in self.text:
-            yield from scan_columns(dataset, *(name for name in (*COLUMNS, *WORDS) if name in dataset.column_names))
+                yield from zip(*self._split(normalize(drawn))[1], strict=True)
 
     def link(self, table: pyarrow.Table) -> tuple[pyarrow.Table, Counter[str]]:
         """Add words and links to a table; return it, and the numbers of pairs too long to link by language pair."""
@@ -558,7 +556,7 @@ class Job:
                 continue
             order.append(rows)
             linker = self.readers.get(key) or make_linker(self, key)
-            desc = None if self.columns else f"Linking {'-'.join(pairs[0])}"
+            desc = None if self.parallel else f"Linking {'-'.join(pairs[0])}"
             for start in progress(range(0, len(rows), _BATCH), desc=desc, leave=False):
                 words, seen = self._split(table.take(pyarrow.array(rows[start : start + _BATCH])))
                 links = [self.rules.filters(*row) for row in zip(linker(*seen), *words, strict=True)]
@@ -617,14 +615,13 @@ def _rows_of(table: Rows, pair: Pair) -> np.ndarray:
     return np.flatnonzero(pyarrow.compute.and_(source, target).to_numpy(zero_copy_only=False))
 
 
-def normalize(batch: pyarrow.RecordBatch) -> pyarrow.Table:
-    """Return a batch as a table, with clean text in NFC."""
-    table = pyarrow.Table.from_batches([batch])
+def normalize(table: Rows) -> Rows:
+    """Return a table with clean text in NFC."""
     for side in COLUMNS[:2]:
         # Not by pyarrow's utf8_normalize, which before version 26 leaves characters decomposed.
         text = [clean_text(value or "") for value in table[side].to_pylist()]
         column = pyarrow.array(text, table.schema.field(side).type)
-        table = table.set_column(table.column_names.index(side), side, column)
+        table = table.set_column(table.schema.get_field_index(side), side, column)
     return table
 
 
@@ -633,7 +630,7 @@ def _fit_name(pair: Pair, *what: str) -> str:
 
 
 def _fit(job: Job, pair: Pair, directions: Sequence[str]) -> tuple[dict[str, Any], list[Path]]:
-    rules, desc = job.rules, None if job.columns else f"{job.rules.kind} {'-'.join(pair)}"
+    rules, desc = job.rules, None if job.parallel else f"{job.rules.kind} {'-'.join(pair)}"
     words = job.words(pair, rules.fit_pairs)
     folders: list[str] = []
     files: list[Path] = []
@@ -664,7 +661,7 @@ def _choose_layer(job: Job) -> tuple[dict[str, Any], list[Path]]:
     from hf_xalign.links.neural import choose_layer
 
     words = map(list, zip(*job.words(None, _LAYER_PAIRS)))
-    layer = choose_layer(*_loaded(job.encoder), *words, method=job.rules.method)
+    layer = choose_layer(*job.load(), *words, method=job.rules.method)
     logger.info("linking by layer %d, in which the two directions agree most", layer)
     return {"layer": layer}, []
 
@@ -678,7 +675,7 @@ def make_linker(job: Job, key: Pair | None) -> Linker:
 
         layer = job.mark("layer")["layer"] if rules.layer is None else rules.layer
         options: Any = {"symmetrization": rules.symmetrization, "layer": layer, "method": rules.method}
-        return partial(encoder_links, *_loaded(job.encoder), **options)
+        return partial(encoder_links, *job.load(), **options)
     if rules.kind == "dictionary":
         entries, is_turned = load_dictionary(rules.file(key)), job.mark(_fit_name(key, _ORDER))["turned"]
         return job.dictionary_linker(key, turned(entries) if is_turned else entries)
@@ -700,15 +697,12 @@ def _count_matchable(path: Path, entries: Sequence[tuple[str, str]], source: str
     logger.log(logging.WARNING if cannot else logging.INFO, "%s: %s entries can match words%s", path, count, without)
 
 
-def _loaded(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return encoder and tokenizer; a name and a device are loaded."""
-    if not isinstance(encoder[0], str):
-        return encoder
+def _load_encoder(name: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     import torch
 
     from hf_xalign.modeling.loading import load_encoder
 
-    return load_encoder(encoder[0], torch.device(encoder[1]))
+    return load_encoder(name, torch.device(device))
 
 
 def encoder_identity(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:

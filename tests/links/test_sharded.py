@@ -125,14 +125,14 @@ def test_a_failed_shard_is_named_and_made_by_the_next_run(source, tmp_path, monk
     align_shards([source], tmp_path / "whole", **FAST)
     done, link, out = [], engine._link_shard, tmp_path / "out"
 
-    def broken(job, folder, number, shards):
+    def broken(job, files, folder, number, shards):
         if number == 2:
             raise OSError(errno.EIO, "Input/output error")
-        return counting(job, folder, number, shards)
+        return counting(job, files, folder, number, shards)
 
-    def counting(job, folder, number, shards):
+    def counting(job, files, folder, number, shards):
         done.append(number)
-        return link(job, folder, number, shards)
+        return link(job, files, folder, number, shards)
 
     monkeypatch.setattr(engine, "_link_shard", broken)
     with pytest.raises(InputError, match=r"part-00002-of-00004.parquet \(1 of 4 failed\): OSError.*again to resume"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -51,7 +52,9 @@ class Layout(NamedTuple):
 
     def pad(self, states: Tensor) -> Tensor:
         """Lay out float (tokens, ...) as (rows, width, ...), with zeros at padding."""
-        padded = states.new_zeros(self.inside.numel(), *states.shape[1:]).index_copy(0, self.places, states)
+        padded = states.new_zeros(self.inside.numel(), *states.shape[1:])
+        # Not by `index_copy`, which would keep the states for the backward pass.
+        padded[self.places] = states
         return padded.unflatten(0, self.inside.shape)
 
 
@@ -70,8 +73,7 @@ def _packed_attention(
 ) -> tuple[Tensor, None]:
     """Attend within each sentence; query, key and value are float (1, heads, tokens, dim), in one row."""
     attend = partial(sdpa_attention_forward, module, dropout=dropout, scaling=scaling, is_causal=False)
-    # On a CPU in float32, because a backward pass in bfloat16 takes three to seven times as long
-    # (benchmarks/cpu_arithmetic.py).
+    # See prepare_cpu.
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         query, key, value = query.float(), key.float(), value.float()
     with torch.autocast("cpu", enabled=False):
@@ -104,6 +106,18 @@ def can_pack(model: nn.Module) -> bool:
     # MAO's module reads padded batches, and virtual tokens of prompt tuning are not in the batch.
     prompts = any(config.is_prompt_learning for config in getattr(model, "peft_config", {}).values())
     return not prompts and not modules_of(model, TopLayer)
+
+
+def prepare_cpu(model: PreTrainedModel) -> None:
+    """Prepare a model and this process for training in bfloat16 on a CPU."""
+    # torch's fused attention takes three to seven times as long for a backward pass as in float32, in which this
+    # module's is computed (benchmarks/cpu_arithmetic.py).
+    if model.config._attn_implementation == "sdpa":
+        model.set_attn_implementation(PACKED_ATTENTION if can_pack(model) else "eager")
+    # Two caches keep up to 1,024 compiled products, of 0.5 MB each, of batches with other numbers of tokens
+    # (findings/torch-onednn-shapes.sh). A step computes about 25.
+    for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        os.environ.setdefault(cache, "64")
 
 
 def encode_batch(

@@ -104,6 +104,14 @@ def test_families_without_pluggable_attention_stay_padded(tmp_path):
         assert torch.equal(output.last_hidden_state, model(input_ids=ids, attention_mask=mask).last_hidden_state)
 
 
+def test_layout_keeps_no_states_for_the_backward_pass():
+    _, mask = batch()
+    states, kept = torch.ones(sum(LENGTHS), 2, 8, requires_grad=True), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.dtype), lambda tensor: tensor):
+        Layout.of(mask.bool()).pad(states)
+    assert set(kept) == {torch.int64}
+
+
 @pytest.mark.parametrize("window", [None, 4])
 def test_attention_under_autocast_on_a_cpu_is_that_of_each_sentence(window):
     """Two heads of keys for four of queries; the reference is a loop over sentences and heads in float64."""

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import math
+import os
 import re
 from functools import partial
 
@@ -106,12 +107,15 @@ def test_bfloat16_on_a_cpu_needs_instructions_that_are_faster(found, fast, tmp_p
 def test_attention_in_bfloat16_on_a_cpu_is_not_fused(bf16, tmp_path, monkeypatch):
     """Its backward pass takes six times as long; the same encoder with a PEFT adapter too."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    limits = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")  # of compiled products
+    monkeypatch.setattr(os, "environ", {name: value for name, value in os.environ.items() if name not in limits})
     made = {"bert": fao.make_encoder(), "qwen3": AutoModel.from_config(NEWER["qwen3"]())}
     for name, model in {**made, "adapter": fao.lora()}.items():
         assert model.config._attn_implementation == "sdpa"
         trainer = fao.make(tmp_path / name, model, pairs=8, bf16=bf16)
         slow = "eager" if name == "qwen3" else PACKED_ATTENTION
         assert trainer.model.config._attn_implementation == (slow if bf16 else "sdpa")
+    assert [os.environ.get(name) for name in limits] == ["64" if bf16 else None] * 2
 
 
 def test_settings_that_do_not_go_together(tmp_path):

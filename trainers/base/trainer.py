@@ -30,7 +30,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Protocol
 from hf_xalign.modeling.checkpoint import HEAD_NAME, load_trainable
 from hf_xalign.modeling.freezing import find_switches, note_switched, switch_back
-from hf_xalign.modeling.packing import PACKED_ATTENTION, can_pack
+from hf_xalign.modeling.packing import prepare_cpu
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.trainers.base import checkpoints, fsdp, opening
 from hf_xalign.trainers.base.callbacks import AverageAtEnd, StepEnd, StepStart
@@ -180,9 +180,8 @@ class AlignmentTrainer(ScoringTrainer):
         if prompt := getattr(args, "prompt", None):
             set_prompt(processing_class, prompt)
         args.check_model(model, processing_class, self.objective)
-        # In bfloat16 on a CPU, its backward pass is several times slower (benchmarks/cpu_arithmetic.py).
-        if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
-            model.set_attn_implementation(PACKED_ATTENTION if can_pack(model) else "eager")
+        if args.bf16 and args.device.type == "cpu":
+            prepare_cpu(model)
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class

@@ -106,7 +106,7 @@ class MappingTrainer:
             entries of a fixed fifth of the dictionary's source words, which are not learnt from.
         text: {language: sentences} for anchors, in addition to those of `train_dataset`.
         linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
-        name: name of the encoder or the vectors in record and card; default: that of the encoder's checkpoint.
+        revision: branch, tag or commit of a `model` that is given by its Hub id.
         protocols: protocols that word retrieval is scored by.
         reporting: what a script adds to the record of the run.
         files: names of files in messages and record, by `("dictionary", "test_dictionary" or "vectors", language)`.
@@ -141,7 +141,7 @@ class MappingTrainer:
         test_dictionary: Mapping[str, Entries] | None = None,
         text: Mapping[str, Sequence[str]] | None = None,
         linking: Linking | None = None,
-        name: str | None = None,
+        revision: str = "main",
         protocols: Sequence[Protocol] = (Protocol(),),
         reporting: Reporting | None = None,
         files: Mapping[tuple[str, str], str] | None = None,
@@ -162,7 +162,7 @@ class MappingTrainer:
         self.coverage: dict[str, Coverage | None] = {}
         self.of_words = isinstance(model, Anchors)
         if isinstance(model, Anchors):
-            self._take_vectors(model, pivot_model, name)
+            self._take_vectors(model, pivot_model)
             return
         train, self.pivot = read_pairs(train_dataset, "train_dataset")
         held_out, held_pivot = read_pairs(eval_dataset, "eval_dataset")
@@ -170,9 +170,9 @@ class MappingTrainer:
             raise InputError(f"eval_dataset: target_lang is {held_pivot}, that of train_dataset is {self.pivot}")
         self.languages = sorted(count_languages(train))
         self._check_languages()
-        source = open_encoder(model, processing_class, self.args)
-        target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
-        self.base_model = name or (model if isinstance(model, str) else base_of(source[0]).name_or_path or "new")
+        source = _open_encoder(model, processing_class, self.args, revision)
+        target = source if pivot_model is None else _open_encoder(pivot_model, pivot_processing_class, self.args)
+        self.base_model = model if isinstance(model, str) else base_of(source[0]).name_or_path or "new"
         self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))
         for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
             check_pieces(pairs, source[1], what, target[1])
@@ -197,14 +197,14 @@ class MappingTrainer:
 
     # ---- Word vectors, text and dictionaries ----
 
-    def _take_vectors(self, source: Anchors, target: Any, name: str | None) -> None:
+    def _take_vectors(self, source: Anchors, target: Any) -> None:
         """Take given word vectors, and hold out entries of the dictionary."""
         for side, given in (("model", source), ("pivot_model", target)):
             if not isinstance(given, Anchors) or given.lang is None or given.vectors.shape[1] != 1:
                 raise InputError(f"{side}: give word vectors of one layer, and name their language by lang")
         if source.lang == target.lang:
             raise InputError(f"both word vectors are in {source.lang}. Give vectors of two languages.")
-        self.base_model, self.pivot, self.languages = name or "word vectors", target.lang, [str(source.lang)]
+        self.base_model, self.pivot, self.languages = "word vectors", target.lang, [str(source.lang)]
         # Rules between settings hold of what is learnt from.
         self.args = replace(self.args, supervision="dictionary")
         self.protocols = read_protocols(["cosine"])
@@ -355,8 +355,6 @@ class MappingTrainer:
             if both:
                 count = f"{both:,} of {len(tested[language]):,}"
                 lines.append(f"not new  {count} test entries in {language}: the map is learnt from their words")
-        if tested and (untested := [language for language in self.languages if language not in tested]):
-            lines.append(f"unscored lexicon induction in {', '.join(untested)}: no test_dictionary")
         return lines
 
     # ---- Vectors and maps ----
@@ -379,7 +377,6 @@ class MappingTrainer:
         self.record["times"]["seconds"] |= self.seconds
         self.record["intervals"] = {"before": {}, "after": {}}
         if self.of_words:
-            self.record["base_model"]["hub_id"] = None
             return
         with phase(self.record, "vectors"):
             self.extract()
@@ -680,14 +677,11 @@ def read_pairs(data: object, name: str) -> tuple[Dataset, str]:
     pairs = join_languages(data, name)
     needed = (*COLUMNS[2:], *(WORDS if "links" in pairs.column_names else ()))
     check_columns(pairs, needed, name, "load_parallel and align_words make these columns.")
-    pivot = only_language(pairs, "target_lang", name)
-    if pivot is None:
-        raise InputError(f"{name} has no rows. Give at least one sentence pair.")
-    return pairs, pivot
+    return pairs, cast(str, only_language(pairs, "target_lang", name))
 
 
-def open_encoder(
-    model: object, tokenizer: PreTrainedTokenizerBase | None, args: MappingConfig, revision: str | None = None
+def _open_encoder(
+    model: object, tokenizer: PreTrainedTokenizerBase | None, args: MappingConfig, revision: str = "main"
 ) -> Encoder:
     """Return an encoder, with its adapter if it has one, and its tokenizer; of a task model, take the encoder."""
     if isinstance(model, str):

@@ -252,7 +252,6 @@ def align_shards(
         raise InputError("aligner pharaoh reads the links of one text in order. Give another aligner for shards.")
     settings, versions, inputs = rules.identity(counts)
     inputs = [*([str(path), checksum(path)] for path, _ in files), *inputs]
-    # A worker on another machine has another working directory.
     load = partial(_load_encoder, str(Path(model).absolute()) if Path(model).exists() else model, device)
     tokenizer = None
     if rules.kind == "encoder":
@@ -698,11 +697,9 @@ def _count_matchable(path: Path, entries: Sequence[tuple[str, str]], source: str
 
 
 def _load_encoder(name: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    import torch
-
     from hf_xalign.modeling.loading import load_encoder
 
-    return load_encoder(name, torch.device(device))
+    return load_encoder(name, device)
 
 
 def encoder_identity(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:

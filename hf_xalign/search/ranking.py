@@ -40,7 +40,6 @@ def nearest(
     similarity: csls.Similarity = "csls",
     k: int = 10,
     neighbourhood: Tensor | None = None,
-    device: str | torch.device | None = None,
 ) -> Ranked:
     """Rank the candidates of every query and keep the first n.
 
@@ -61,9 +60,10 @@ def nearest(
     sides = {"query": queries, "candidate": candidates}
     if similarity == "csls" and neighbourhood is not None:
         sides["neighbourhood"] = neighbourhood
-    device = torch.device(device) if device is not None else queries.device
-    with csls.plain_float32(device):
-        units = {name: csls.unit_rows(side.detach().to(device, torch.float32), name) for name, side in sides.items()}
+    with csls.plain_float32(queries.device):
+        units = {}
+        for name, side in sides.items():
+            units[name] = csls.unit_rows(side.detach().to(queries.device, torch.float32), name)
         # A product may round the scores of equal rows differently, so each is ranked once and answers for its copies.
         x, list_of = _distinct(units["query"])
         y, copy_of = _distinct(units["candidate"])

@@ -21,7 +21,7 @@ from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments
 from hf_xalign.recipes.parts.parallel import read_linking, read_text
 from hf_xalign.recipes.parts.run import reporting
-from hf_xalign.trainers.mapping import HELD_OUT, VECTORS, MappingTrainer, open_encoder
+from hf_xalign.trainers.mapping import HELD_OUT, VECTORS, MappingTrainer
 
 # `cc.de.300.vec.gz` and `wiki.de.vec`, the names of fastText's files.
 _FASTTEXT = re.compile(r"(?:cc|wiki)\.([a-z]{2,3})\.")
@@ -43,11 +43,13 @@ def load_mapping(data: DataArguments, args: MappingArguments) -> MappingTrainer:
         if not args.test_dictionary:
             split = {"split": f"1 of {HELD_OUT} source words"}
             entries["test_dictionary"] = [entry | split for entry in entries["dictionary"]]
-        given = {"model": source, "pivot_model": target, "name": files["vectors", str(source.lang)]}
+        given = {"model": source, "pivot_model": target}
     else:
         text = read_text(data, data.eval_links)
         given = {"train_dataset": text.train, "eval_dataset": text.evaluation, "protocols": text.protocols}
-        given |= _read_encoders(data, args) | {"linking": read_linking(data, args), "text": {}}
+        given |= {"linking": read_linking(data, args), "text": {}, "revision": data.model_revision}
+        own, of_pivot = (name or data.model_name_or_path for name in (args.source_model, args.target_model))
+        given |= {"model": own, "pivot_model": None if of_pivot == own else of_pivot}
         for item in args.text:
             name, language = parse_named(item, "text")
             part = load_monolingual(name, lang=language, revision=data.dataset_revision)
@@ -87,19 +89,6 @@ def _read_dictionaries(
             files[name, code] = f"{files[name, code]}, {item}" if (name, code) in files else item
             entries[name].append(about(item, file, language=code, entries=len(pairs)))
     return lexicons, files, entries
-
-
-def _read_encoders(data: DataArguments, args: MappingArguments) -> dict[str, object]:
-    """Return the arguments of the trainer on the encoder, or on those of both sides."""
-    names = [name or data.model_name_or_path for name in (args.source_model, args.target_model)]
-    encoders = []
-    for name in dict.fromkeys(names):
-        revision = data.model_revision if name == data.model_name_or_path else None
-        encoders.append(open_encoder(name, None, args, revision))
-    given = {"name": names[0], "model": encoders[0][0], "processing_class": encoders[0][1]}
-    if len(encoders) == 2:
-        given |= {"pivot_model": encoders[1][0], "pivot_processing_class": encoders[1][1]}
-    return given
 
 
 def _vector_files(data: DataArguments, args: MappingArguments) -> dict[str, str]:

@@ -116,15 +116,59 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         blocks.append([line for line in block if line[2][0] != _DOCUMENT and not line[1].startswith(_BLANK)])
     lines = list(itertools.chain.from_iterable(blocks))
     is_word = _word_test(lines)
+    if comments := list(itertools.filterfalse(is_word, lines)):
+        number, text, _ = comments[0]
+        logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{len(comments):,}", number, text[:60])
     sentences = [list(filter(is_word, block)) for block in blocks]
-    words = [cells for _, _, cells in filter(is_word, lines)]
-    header = _header(lines, words)
-    if comments := len(lines) - len(words):
-        number, line, _ = next(itertools.filterfalse(is_word, lines))
-        logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{comments:,}", number, line[:60])
-    if [[cell.lower() for cell in cells] for cells in words[:1]] == [header]:
-        words = words[1:]
-        next(filter(None, sentences)).pop(0)
+    header = _take_header(lines, sentences)
+    words = [cells for _, _, cells in itertools.chain.from_iterable(sentences)]
+    _check_words(path, sentences, words)
+    if numbered := _are_numbered(sentences):
+        sentences = [[line for line in rows if line[2][0].isdecimal()] for rows in sentences]
+    has_words = bool(words) and not _names_first(sentences, words, numbered)
+    label_column = _label_column(path, sentences, words, 3 if numbered else 2) if has_words else None
+    for rows, block in zip(sentences, blocks, strict=True):
+        if not rows:
+            continue
+        first, _, start = rows[0]
+        width = len(start)
+        for number, _, cells in rows:
+            if len(cells) != width:
+                counts = f"{len(cells)} columns, but the sentence's first word (line {first}) has {width}"
+                raise InputError(f"{path}, line {number}: {counts}. Give every word the same columns.")
+            if width < 2 or not cells[0]:
+                raise InputError(f"{path}, line {number}: the word or its label is missing. Write both, word first.")
+        columns = _columns(rows)
+        named: Cells = {"labels": columns[str(label_column or width)]}
+        if has_words and (not numbered or width > 2):
+            named["tokens"] = columns["2" if numbered else "1"]
+        # CoNLL-2012: document, part, number, word, ..., and names in the column 11, before roles and coreference.
+        elif not has_words and width > 11 and columns["3"] == list(map(str, range(len(rows)))):
+            named |= {"tokens": columns["4"], "labels": columns["11"]}
+        if len(header) == width and (found := forms.word_columns(header)):
+            by_name = dict(zip(header, columns.values(), strict=True))
+            named |= by_name | {"tokens": by_name[found[1]], "labels": by_name[found[2]]}
+        yield first, named | _comments(block) | columns
+
+
+def _take_header(lines: Sequence[_Line], sentences: Sequence[list[_Line]]) -> list[str]:
+    """Return the names of the columns, in lower case, if CoNLL-U Plus or the first line says them, else none.
+
+    The first line is removed if it has them.
+    """
+    first = next(filter(None, sentences), [])
+    cells = [cell.lower() for _, _, cells in first[:1] for cell in cells]
+    said = next(filter(None, (_GLOBAL.match(text) for _, text, _ in lines)), None)
+    names = said[1].lower().split() if said else cells
+    if not forms.word_columns(names):
+        return []
+    if cells == names:
+        first.pop(0)
+    return names
+
+
+def _check_words(path: str | Path, sentences: Sequence[Sequence[_Line]], words: Sequence[Sequence[str]]) -> None:
+    """Refuse a file that has other things in its lines than a word and its labels."""
     last = {cells[-1] for cells in words}
     every = list(itertools.chain.from_iterable(words))
     odd = [cell for cell in every if " " in cell and cell in last]
@@ -136,44 +180,19 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         raise InputError(f"{path}: no blank line parts its {len(words):,} lines. Write one after each sentence.")
     if span_parts({cells[0] for cells in words}) and not span_parts(last):
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
-    if numbered := _are_numbered(sentences):
-        sentences = [[line for line in rows if line[2][0].isdecimal()] for rows in sentences]
+
+
+def _names_first(sentences: Sequence[Sequence[_Line]], words: Sequence[Sequence[str]], numbered: bool) -> bool:
+    """Return whether the first column names documents or sentences, or numbers characters: words are elsewhere."""
     # Names of documents stand before the words in OntoNotes, in the first of many columns, elsewhere of sentences.
     firsts = [[cells[0] for _, _, cells in rows] for rows in sentences if len(rows) > 1]
-    named_after = len(firsts) > 2 or any(len(names) > 9 or len(words[0]) > 3 for names in firsts)
-    named_after &= all(len(set(names)) == 1 for names in firsts)
+    enough = len(firsts) > 2 or any(len(names) > 9 or len(words[0]) > 3 for names in firsts)
+    if enough and all(len(set(names)) == 1 for names in firsts):
+        return True
+    offsets = sum(cells[0].isdecimal() for cells in words) * 2 > len(words)
     # Labels are fewer than words, so they stand first here.
-    named_after |= sum(cells[0].isdecimal() for cells in words) * 2 > len(words) and not numbered  # of characters
-    named_after |= len(words) > 100 and not numbered and len({cells[0] for cells in words}) * 2 < len(last)
-    label_column = _label_column(path, sentences, words, 3 if numbered else 2) if words and not named_after else None
-    for rows, block in zip(sentences, blocks, strict=True):
-        if not rows:
-            continue
-        first, _, start = rows[0]
-        for number, _, cells in rows:
-            if len(cells) != len(start):
-                counts = f"{len(cells)} columns, but the sentence's first word (line {first}) has {len(start)}"
-                raise InputError(f"{path}, line {number}: {counts}. Give every word the same columns.")
-            if len(cells) < 2 or not cells[0]:
-                raise InputError(f"{path}, line {number}: the word or its label is missing. Write both, word first.")
-        columns = _columns(rows)
-        named: Cells = {"labels": columns[str(label_column or len(start))]}
-        if not named_after and (not numbered or len(start) > 2):
-            named["tokens"] = columns["2" if numbered else "1"]
-        # CoNLL-2012: document, part, number, word, ..., and names in the column 11, before roles and coreference.
-        elif named_after and len(start) > 11 and columns["3"] == list(map(str, range(len(rows)))):
-            named |= {"tokens": columns["4"], "labels": columns["11"]}
-        if len(header) == len(start) and (found := forms.word_columns(header)):
-            by_name = dict(zip(header, columns.values(), strict=True))
-            named |= by_name | {"tokens": by_name[found[1]], "labels": by_name[found[2]]}
-        yield first, named | _comments(block) | columns
-
-
-def _header(lines: Sequence[_Line], words: Sequence[Sequence[str]]) -> list[str]:
-    """Return the names of the columns, in lower case, if CoNLL-U Plus or the first line says them, else none."""
-    said = next(filter(None, (_GLOBAL.match(text) for _, text, _ in lines)), None)
-    names = [name.lower() for name in (said[1].split() if said else words[0] if words else ())]
-    return names if forms.word_columns(names) else []
+    labels = len(words) > 100 and len({cells[0] for cells in words}) * 2 < len({cells[-1] for cells in words})
+    return not numbered and (offsets or labels)
 
 
 def _label_column(

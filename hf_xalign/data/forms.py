@@ -51,11 +51,19 @@ EMPTY = frozenset({"__NULL__", COVERED, "<p>", r"\N"})
 JOINT = " ~~~ "  # between sentences that hunalign has joined
 # What tools leave in text: markup (also of OSIS, USX, USFM and Toolbox), tags (of Apertium, taggers, and Moses with
 # factors), ends of words or pieces (subword-nmt, SentencePiece, OpenNMT), escapes of Moses and HTML.
-_MARKS = [(fault, re.compile(mark)) for fault, mark in _table("marks")]
+_MARKS = [(fault, float(share), re.compile(mark)) for fault, share, mark in _table("marks")]
+# Tokens, prompts and languages around each line. Templates have only words in common.
+_CONSTANT = {
+    "begins": re.compile(r"^(?:[^:]{1,60}:|\S*[][<>(){}|_#@=/]\S*)(?= )"),
+    "ends": re.compile(r"(?<= )\S*[][<>(){}|_#@=]\S*$"),
+}
+_ENOUGH = 20  # texts that have a mark in common by chance no more
 # Names of columns, in lower case, by what they hold: text, the split or the language of a row, and so on.
 _NAMES: defaultdict[str, list[str]] = defaultdict(list)
 for _kind, _names, _endings in _table("columns"):
     _NAMES[_kind] += map("".join, itertools.product(_names.split(), _endings.split() or [""]))
+# {what others call a column of text or a side: its English name}
+_OWN_WORDS = {word: english for english, words in _table("own_words") for word in (english, *words.split())}
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
 LANGUAGES = {side: _NAMES[side] + _NAMES[f"doubtful_{side}"] for side in ("source_lang", "target_lang")}
 # These count only if all that a row has hold codes.
@@ -109,16 +117,22 @@ def split_direction(value: object) -> list[str]:
 
 
 def fault_of_marks(texts: Sequence[str]) -> str | None:
-    """Return what is wrong with texts of which a tenth contain a tool's mark, and the remedy, or None.
+    """Return what is wrong with texts of which a share, such as a tenth, have a mark, and the remedy, or None.
 
     Example:
         >>> fault_of_marks(["it&apos;s late", "it rains"])
         "escaped, as '&apos;' shows. Apply Python's html.unescape"
     """
-    for fault, mark in _MARKS:
+    for fault, share, mark in _MARKS:
         found = list(filter(None, map(mark.search, texts)))
-        if len(found) * 10 >= len(texts) > 0:
-            return fault.format(found[0][0])
+        # One text may be a quotation.
+        if len(found) >= len(texts) * share > 0 and (len(texts) > 1 or share < 0.5):
+            return fault.format(found[0][0][:40])
+    for place, mark in _CONSTANT.items():
+        found = filter(None, map(mark.search, texts))
+        word, count = next(iter(Counter(match[0] for match in found).most_common(1)), ("", 0))
+        if count * 10 >= len(texts) * 9 and len({*texts}) >= _ENOUGH:
+            return f"marked, because nearly each line {place} with {word!r}. Remove it"
     return None
 
 
@@ -259,9 +273,16 @@ class _Meaning(NamedTuple):
     indirect: bool = False
 
 
+def english_name(name: str) -> str:
+    """Return the English name of a column of text or of a side in lower case: `word` for `Wort`, else the name."""
+    name = name.strip().casefold()
+    return _OWN_WORDS.get(name.replace(" ", ""), name)
+
+
 def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
-    pieces = _PIECES.findall(name)
-    words = [piece.casefold() for piece in pieces]
+    whole = english_name(name)
+    pieces = [whole] if whole in _OWN_WORDS.values() and name not in asked else _PIECES.findall(name)
+    words = [piece if piece in asked else english_name(piece) for piece in pieces]
     # pandas gives its numbers of rows no name.
     if not words:
         return _Meaning()
@@ -384,7 +405,8 @@ def looks_like_header(
     It is a header if it names two languages, one of the languages asked for, or only usual column names.
     """
     asked = (source_lang, target_lang)
-    if cells[0].strip().casefold() == cells[1].strip().casefold():
+    # An entry of a dictionary may be `word`, `Wort`.
+    if english_name(cells[0]) == english_name(cells[1]):
         return False
     meanings = [_meaning(cell, asked) for cell in cells]
     codes = {}

@@ -19,7 +19,7 @@ import datasets
 import numpy as np
 import pyarrow
 import pyarrow.compute
-from datasets import Dataset, LargeList, List, concatenate_datasets
+from datasets import Dataset, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, checksum, digest, map_rows
@@ -27,14 +27,13 @@ from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import arrow, forms
 from hf_xalign.data.parallel import (
     COLUMNS,
-    Table,
     check_columns,
     check_dataset,
     describe_pair,
     is_by_language,
 )
-from hf_xalign.data.readers.files import FORMATS, Rows, file_format
-from hf_xalign.data.readers.pairs import SAY_LANGUAGES, Columns, Sides, check_row_language, read_aligned, read_file
+from hf_xalign.data.readers.files import FORMATS, Rows, file_format, of_split
+from hf_xalign.data.readers.pairs import Columns, check_row_language, read_aligned, read_file
 from hf_xalign.data.sides import SAMPLE, check_sides, faults_of_sides
 from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
@@ -50,11 +49,12 @@ Row = tuple[Any, ...]  # values of the columns of `_SCHEMA`
 Entry = dict[str, Any]  # what the record says of a source
 _Opened = tuple[str, list[Path], Dataset | None, Columns, Rows]  # form, files or else a dataset, columns and rows
 OnEmpty = Literal["error", "drop"]
+_Empty = Literal["error", "drop", "keep"]
 
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 24
+_READING = 25
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
@@ -135,11 +135,8 @@ def load_parallel(
             other = "Give the other side's language."
             raise InputError(f"{name}: the source language is the pivot, {target_lang}. {other}")
         asked = Columns(lang, target_lang, source_column, target_column, split)
-        if isinstance(item, str | Path | tuple):
-            opened = _open(item, asked, revision)
-            part = _load_files(_name(item), opened, max_pairs, on_empty, keep_unlinked)
-        else:
-            part = _load_object(item, asked, max_pairs, on_empty)
+        opened = _open(item, asked, revision)
+        part = _load_files(_name(item), opened, max_pairs, on_empty, keep_unlinked)
         if is_first_process():
             logger.info("%s: %s pairs, the first: %s", name, f"{len(part):,}", describe_pair(part[0]))
         if not sides_checked:
@@ -243,50 +240,19 @@ def draw_pairs(
     return note_sources(selected, entries) if entries else selected
 
 
-def _load_object(data: Any, asked: Columns, max_pairs: int | None, on_empty: OnEmpty) -> Dataset:
-    name = _name(data)
-    dataset = _of_split(check_dataset(data, name), asked.split, name)
-    if not len(dataset):
-        raise InputError(f"{name} has no rows. Give at least one sentence pair.")
-    if asked.source_column is None:
-        if {"source", "target"} <= {*dataset.column_names}:
-            dataset = _full(dataset, name, on_empty)
-        pairs = read_dataset(dataset, name, asked.source_lang, asked.target_lang)
-    else:
-        pairs = _convert(dataset, name, asked)
-    if "source_lang" not in pairs.column_names:
-        raise InputError(f'{name}: the rows have no language. Give source_lang=, or the rows by it: {{"de": rows}}.')
-    pairs = _full(pairs, name, on_empty)
-    return pairs if max_pairs is None else pairs.select(range(min(max_pairs, len(pairs))))
-
-
-def _of_split(dataset: Dataset, split: str, name: str) -> Dataset:
-    """Return the rows of the split asked for, if a column says several."""
-    column = forms.split_column(dataset.column_names)
-    chosen = forms.choose_split(dataset[column], split, name) if column else None
-    return dataset if chosen is None else dataset.select(np.flatnonzero(np.asarray(dataset[column]) == chosen))
-
-
-def _full(pairs: Dataset, name: str, on_empty: OnEmpty) -> Dataset:
-    """Return the rows with two sides; an empty or null one raises an InputError, unless such rows are dropped."""
-    empty = [number for number, row in enumerate(zip(pairs["source"], pairs["target"], strict=True)) if not all(row)]
-    if not empty:
-        return pairs
-    if on_empty == "error":
-        raise InputError(f"{name}, row {empty[0]}: empty side. Fill it, or drop such pairs by on_empty='drop'.")
-    logger.info("%s: dropped %s pairs with an empty side", name, f"{len(empty):,}")
-    return pairs.select(np.delete(np.arange(len(pairs)), empty))
-
-
 def read_dataset(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
     """Return a dataset of sentence pairs with the columns `source`, `target`, `source_lang` and `target_lang`.
 
-    A dataset with `source` and `target` keeps all columns; its languages are added as columns, English as the pivot
-    by default. The columns of other datasets are found as those of files are.
+    One with these columns, or with words, keeps all columns; English is the pivot by default. Other datasets, and
+    those for which languages are asked, are read as files are, and their other columns are left out.
     """
     dataset = check_dataset(data, name)
-    if _is_named_otherwise(dataset, target_lang):
-        return _convert(dataset, name, Columns(source_lang, target_lang or "en"))
+    columns = {*dataset.column_names}
+    has_all = {*COLUMNS} <= columns and not (source_lang or target_lang)
+    # Pairs of words or of token ids need no text.
+    if not has_all and not {"source_words", "source_ids"} & columns:
+        opened = _open_dataset(dataset, "dataset", name, Columns(source_lang, target_lang or "en"))
+        return _load_files(name, opened, None, "keep", False)
     for column, language in (("source_lang", source_lang), ("target_lang", target_lang)):
         language = language and check_language(language, column)
         if language is not None and column in dataset.column_names:
@@ -299,20 +265,6 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     held = {"source", "target", *((*WORDS, "links") if "links" in dataset.column_names else ())}
     check_columns(dataset, held & {*dataset.column_names}, name, "")
     return _one_code(dataset, name)
-
-
-def _is_named_otherwise(dataset: Dataset, target_lang: str | None) -> bool:
-    """Return whether text or languages are in other columns, or the sides of rows are turned."""
-    columns = {*dataset.column_names}
-    # Pairs of words or of token ids need no text.
-    if {"source_words", "source_ids"} & columns:
-        return False
-    if "source" not in columns:
-        return True
-    if "source_lang" not in columns:
-        return bool({*map(str.lower, columns)} & SAY_LANGUAGES - {"target_lang"})
-    codes = dataset.unique("source_lang") if target_lang and "target_lang" in columns else ()
-    return any(same_language(str(code), str(target_lang)) for code in codes)
 
 
 def _one_code(pairs: Dataset, name: str) -> Dataset:
@@ -330,36 +282,6 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
     return map_rows(pairs, renamed, desc="Reading languages")
 
 
-def _convert(dataset: Dataset, name: str, columns: Columns) -> Dataset:
-    """Read the pairs of a dataset by the names of its columns; other columns stay."""
-    used = columns.select(dataset.features, name)
-    gone = [column for column in used if column not in WORDS]
-    # A row whose sides are lists becomes several, with its other columns. Those are not decoded otherwise.
-    lists = any(_is_list(dataset.features[column]) for column in gone)
-    repeated = [column for column in dataset.column_names if lists and column not in gone]
-
-    def read(batch: Table, rows: list[int]) -> dict[str, list]:
-        pairs: list[Sides] = []
-        owners: list[int] = []
-        for k, row in enumerate(rows):
-            pairs += columns.read({column: batch[column][k] for column in used}, f"{name}, row {row}")
-            owners += [k] * (len(pairs) - len(owners))
-        kept = {column: [batch[column][k] for k in owners] for column in repeated}
-        return {**kept, **{column: [pair[k] for pair in pairs] for k, column in enumerate(COLUMNS)}}
-
-    pairs = map_rows(dataset, read, with_indices=True, desc="Reading pairs", remove_columns=[*gone, *repeated])
-    if len(pairs) != len(dataset):
-        logger.warning(_UNFOLDED, name, f"{len(dataset):,}", f"{len(pairs):,}")
-    return pairs
-
-
-def _is_list(feature: Any) -> bool:
-    """Return whether a feature is a list, or an object that holds one, as one of several translations."""
-    if isinstance(feature, dict):
-        return any(map(_is_list, feature.values()))
-    return isinstance(feature, list | List | LargeList | datasets.TranslationVariableLanguages)
-
-
 def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked: bool = False) -> Dataset:
     """Return the pairs that the cache holds under a key, which `batches` make."""
     table = cache_dir("parallel") / f"{key}.arrow"
@@ -371,10 +293,10 @@ def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked:
         counts = " and ".join(f"{column} of {count:,}" for column, count in word_counts.items())
         logger.info("%s: %s pairs, with words given in %s; other text will be split", name, f"{len(data):,}", counts)
     # The same for rows that were read by another split, or from another format.
-    return _one_code(Dataset(data, info=datasets.DatasetInfo(), fingerprint=checksum(table)), name)
+    return Dataset(data, info=datasets.DatasetInfo(), fingerprint=checksum(table))
 
 
-def _load_files(name: str, opened: _Opened, max_pairs: int | None, on_empty: OnEmpty, keep_unlinked: bool) -> Dataset:
+def _load_files(name: str, opened: _Opened, max_pairs: int | None, on_empty: _Empty, keep_unlinked: bool) -> Dataset:
     form, files, dataset, columns, rows = opened
     linked = False
     if form in ("shards", ".parquet") and columns.source_column is None:
@@ -396,21 +318,16 @@ def _load_files(name: str, opened: _Opened, max_pairs: int | None, on_empty: OnE
     return loaded
 
 
-def _read_linked(
-    path: Path, columns: Columns, on_empty: OnEmpty, keep_unlinked: bool
-) -> Iterator[pyarrow.RecordBatch]:
+def _read_linked(path: Path, columns: Columns, on_empty: _Empty, keep_unlinked: bool) -> Iterator[pyarrow.RecordBatch]:
     first = unlinked = empty = 0
     with arrow.open_parquet(path) as file:
         for batch in arrow.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
             with explained(f"{path}: a column is missing or has the wrong type", KeyError, pyarrow.ArrowException):
                 batch = batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA)
             for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
-                for code in batch[name].unique().to_pylist():
-                    check_row_language(code, name, asked, str(path))
                 # The rows may have `deu` for `de`.
-                if asked is not None:
-                    codes = pyarrow.repeat(pyarrow.scalar(asked), len(batch))
-                    batch = batch.set_column(_LINKED_SCHEMA.get_field_index(name), name, codes)
+                codes = [check_row_language(code, name, asked, str(path)) for code in batch[name].to_pylist()]
+                batch = batch.set_column(_LINKED_SCHEMA.get_field_index(name), name, pyarrow.array(codes))
             sides = (pyarrow.compute.equal(batch[side].fill_null(""), "") for side in ("source", "target"))
             blank = pyarrow.compute.or_(*sides).to_numpy(zero_copy_only=False)
             if on_empty == "error" and blank.any():
@@ -425,23 +342,17 @@ def _read_linked(
 
 
 def stream_parallel(
-    source: str,
-    *,
-    source_lang: str | None = None,
-    target_lang: str = "en",
-    split: str = "train",
-    source_column: str | None = None,
-    target_column: str | None = None,
-    revision: str | None = None,
+    source: str, *, source_lang: str | None = None, revision: str | None = None, **columns: str
 ) -> Iterator[Row]:
     """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`].
 
+    `columns` are the pivot, the columns and the split: `target_lang`, `source_column`, `target_column` and `split`.
+
     Text that may be noisy is not refused: a warning says if its first pairs look swapped or like no sentences.
     """
-    asked = Columns(source_lang, target_lang, source_column, target_column, split)
-    form, files, _, columns, rows = _open(source, asked, revision)
+    form, files, _, asked, rows = _open(source, Columns(source_lang, **columns), revision)
     name = str(files[0]) if len(files) == 1 else source
-    pairs = (pair for _, pair in _read(rows, columns, name, form) if pair is not None)
+    pairs = (pair for _, pair in _read(rows, asked, name, form) if pair is not None)
     if sample := list(itertools.islice(pairs, SAMPLE)):
         first = dict(zip(_SCHEMA.names, sample[0], strict=True))
         logger.info("%s: the first pair: %s", name, describe_pair(first))
@@ -513,13 +424,20 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
     return dataset
 
 
-def _open(source: str | Path | Sequence[str | Path], columns: Columns, revision: str | None) -> _Opened:
+def _open_dataset(dataset: Dataset, form: str, name: str, columns: Columns) -> _Opened:
+    used = dataset.select_columns(columns.select(dataset.features, name))
+    rows = of_split(lambda: cast(Rows, enumerate(used, form == "hub")), columns.split, name)
+    return form, [], dataset, columns, rows
+
+
+def _open(source: Any, columns: Columns, revision: str | None) -> _Opened:
+    if not isinstance(source, str | Path | tuple):
+        name = _name(source)
+        return _open_dataset(check_dataset(source, name), "dataset", name, columns)
     scheme, files = find_source(source, PAIRS, columns.split)
     if scheme == "hub":
         dataset = load_hub(str(source), columns.split, revision)
-        dataset = _of_split(dataset, columns.split, str(source))
-        rows = enumerate(dataset.select_columns(columns.select(dataset.features, str(source))), 1)
-        return "hub", [], dataset, columns, cast(Rows, rows)
+        return _open_dataset(dataset, "hub", str(source), columns)
     if scheme == "folder":
         shards = arrow.finished_shards(files[0], columns.split)
         records = (record for shard in shards for _, record in read_file(shard, columns))
@@ -577,11 +495,11 @@ def hub_commit(dataset: Dataset | None) -> str | None:
     return next((match[1] for match in matches if match), None)
 
 
-def _pairs(rows: Iterator[tuple[int, Row | None]], names: tuple[str, str], on_empty: OnEmpty) -> Iterator[Row]:
+def _pairs(rows: Iterator[tuple[int, Row | None]], names: tuple[str, str], on_empty: _Empty) -> Iterator[Row]:
     """Yield the pairs with two sides; errors call the file of the source and of the target side by `names`."""
     dropped = 0
     for row, pair in rows:
-        if pair is not None and pair[0] and pair[1]:
+        if pair is not None and (on_empty == "keep" or (pair[0] and pair[1])):
             yield pair
         elif on_empty == "drop":
             dropped += 1

@@ -24,6 +24,7 @@ SAMPLE = 1000
 # Pairs from which scripts and repeated strings tell something. In 12,795 windows of 20 pairs of real text and
 # dictionaries, every source with letters had one of its script, and three strings made up at most 15 rows.
 _ENOUGH, _MANY = 20, 100
+_FEW = 4  # function words of another language in a dictionary
 # Words of a side from which function words tell its language. In real text one word in 7 is one of its language's list
 # (en, nl), one in 13 in es and ru; of another's list, at most one in 500, and one in 50 between es and pt.
 _TOLD, _FREQUENT = 200, 30
@@ -58,16 +59,33 @@ def faults_of_sides(
         )
 
 
+def scripts_are_swapped(sources: Iterable[str], targets: Iterable[str], source_lang: str, target_lang: str) -> bool:
+    """Return whether each side is mostly in the script of the other one's language."""
+    letters = _own_letters(source_lang, target_lang)
+    own, other, theirs, pivot = (
+        len(script.findall(" ".join(side))) for side in (sources, targets) for script in letters
+    )
+    return own * 2 < other and pivot * 2 < theirs
+
+
+def entries_are_swapped(first: set[str], second: set[str], source_lang: str, target_lang: str) -> bool:
+    """Return whether the second words of a dictionary are the target's, by their scripts or function words."""
+    for lang, right, wrong in ((target_lang, first, second), (source_lang, second, first)):
+        known = _FUNCTION_WORDS.get(likely_language(lang).language, set())
+        if len(known & wrong) > max(_FEW, 3 * len(known & right)):
+            return True
+    return scripts_are_swapped(second, first, source_lang, target_lang)
+
+
+def _own_letters(source_lang: str, target_lang: str) -> list[regex.Pattern[str]]:
+    """Return the letters of the scripts of two languages; those of all scripts unless both have one."""
+    scripts = [unicode_scripts(str(likely_language(code).script)) for code in (source_lang, target_lang)]
+    return [letters_in(names if all(scripts) else frozenset()) for names in scripts]
+
+
 def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> str | None:
     """Return what scripts, function words and repeated strings tell against the two sides."""
-    scripts = [unicode_scripts(str(likely_language(code).script)) for code in (source_lang, target_lang)]
-    own, pivot = (letters_in(names if all(scripts) else frozenset()) for names in scripts)
-
-    def letters(side: Sequence[str], script: regex.Pattern[str]) -> int:
-        return len(script.findall(" ".join(side)))
-
-    source_is_pivot = letters(sources, own) * 2 < letters(sources, pivot)
-    if own.pattern != pivot.pattern and source_is_pivot and letters(targets, pivot) * 2 < letters(targets, own):
+    if scripts_are_swapped(sources, targets, source_lang, target_lang):
         return (
             f"the sides are swapped, because the source ({source_lang}) is in the script of the target ({target_lang})"
         )
@@ -85,6 +103,7 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
     languages = {likely_language(code).language for code in (source_lang, target_lang)}
     if len(languages) > 1 and sum(map(str.__eq__, sources, targets)) * 10 > len(sources) * 9:
         return "nearly all sources are the same as their targets"
+    own, pivot = _own_letters(source_lang, target_lang)
     # Numbers of rows, for example.
     if sum(own.search(text) is not None for text in sources) * 20 < len(sources):
         return f"nearly no source has a letter of the script of {source_lang}"
@@ -95,7 +114,8 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
     for side, texts in (("sources", sources), ("targets", targets)):
         if sum(_ID.fullmatch(f"{text} ") is not None for text in texts) * 2 > len(texts):
             return f"most {side} are ids or names of files, such as {texts[0]!r}"
-    if letters(targets, pivot) * 4 < letters(targets, letters_in(frozenset())):
+    text = " ".join(targets)
+    if len(pivot.findall(text)) * 4 < len(letters_in(frozenset()).findall(text)):
         return f"most letters of the targets are not of the script of {target_lang}"
     return None
 
@@ -131,9 +151,11 @@ def _fault_of_counts(counts: Mapping[str, int], words: int, texts: int, lang: st
     return None
 
 
-def warn_of_language(texts: Iterable[str], lang: str, name: str) -> None:
-    """Warn if function words show that a text of one language is in another one."""
+def warn_of_text(texts: Iterable[str], lang: str, name: str) -> None:
+    """Warn if a text of one language has marks of tools, or function words show that it is in another one."""
     sample = {*texts}
+    if fault := forms.fault_of_marks([*sample]):
+        logger.warning("%s: the text is %s", name, fault)
     words = " ".join(sample).lower().split()
     # Close languages share words, so a language without a list is told from English alone.
     told = _FUNCTION_WORDS if likely_language(lang).language in _FUNCTION_WORDS else ("en",)

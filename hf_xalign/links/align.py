@@ -645,7 +645,7 @@ def _fit(job: Job, pair: Pair, directions: Sequence[str]) -> tuple[dict[str, Any
 def _find_order(job: Job, pair: Pair) -> tuple[dict[str, Any], list[Path]]:
     """Find out by a sample whether a dictionary has the target word first, as MUSE's have, or the source word."""
     path = job.rules.file(pair)
-    words, entries = list(zip(*job.words(pair, _ORDER_PAIRS))), load_dictionary(path)
+    words, entries = list(zip(*job.words(pair, _ORDER_PAIRS))), load_dictionary(path, *pair)
     as_muse = sum(map(len, job.dictionary_linker(pair, entries)(*words)))
     other_way = sum(map(len, job.dictionary_linker(pair, turned(entries))(*words)))
     is_turned = other_way > as_muse
@@ -676,7 +676,7 @@ def make_linker(job: Job, key: Pair | None) -> Linker:
         options: Any = {"symmetrization": rules.symmetrization, "layer": layer, "method": rules.method}
         return partial(encoder_links, *job.load(), **options)
     if rules.kind == "dictionary":
-        entries, is_turned = load_dictionary(rules.file(key)), job.mark(_fit_name(key, _ORDER))["turned"]
+        entries, is_turned = load_dictionary(rules.file(key), *key), job.mark(_fit_name(key, _ORDER))["turned"]
         return job.dictionary_linker(key, turned(entries) if is_turned else entries)
     models = []
     for name, (_, pair, _) in job.fits().items():

@@ -26,13 +26,14 @@ from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
 from hf_xalign.data.readers import conll, files
 from hf_xalign.data.readers.files import Cells, Record, Rows, of_split, text_of
-from hf_xalign.data.sides import SAMPLE, warn_of_language
+from hf_xalign.data.readers.pairs import texts_by_language
+from hf_xalign.data.sides import SAMPLE, warn_of_text
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import IGNORED, OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
-from hf_xalign.language_codes import check_language
+from hf_xalign.language_codes import check_language, closest_language, find_language
 
 logger = logging.getLogger(__name__)
 
@@ -485,6 +486,7 @@ def read_examples(
         if len(rows) == max_examples:
             break
         where = f"{source}, {unit} {line}"
+        record = {column: _in_language(value, language) for column, value in record.items()}
         record, left_out = name_columns(record, where)
         # Texts that are labelled by their languages are all read.
         if label_column not in forms.OF_ROW and (other := forms.other_language(record, language)):
@@ -514,12 +516,19 @@ def read_examples(
     if kind == "token":
         _refuse_numbers(source, rows)
     texts = (row["text_a"] if kind == "sequence" else " ".join(row["tokens"]) for row in rows[:SAMPLE])
-    warn_of_language(texts, language, source)
+    warn_of_text(texts, language, source)
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
     found = Examples(source, language, Dataset.from_list(rows), unit, digest(rows), hub_commit(hub))
     _warn_of_labels(source, found.label_names)
     return found
+
+
+def _in_language(value: object, language: str) -> object:
+    """Return the text in a language of a value that holds several, as in XNLI's `all_languages`, else the value."""
+    texts = texts_by_language(value) if isinstance(value, Mapping) else {}
+    found = closest_language(language, tuple(filter(find_language, texts)))
+    return texts[found[0]] if found else value
 
 
 def _rename(row: Cells, names: Sequence[str], where: str) -> Cells:

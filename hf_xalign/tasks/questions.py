@@ -38,7 +38,7 @@ from hf_xalign.data.encoding import check_fast, check_vocabulary
 from hf_xalign.data.load import hub_commit
 from hf_xalign.data.readers.files import Record, file_format, text_of
 from hf_xalign.data.sentence_pairs import sentence_frame
-from hf_xalign.data.sides import SAMPLE, warn_of_language
+from hf_xalign.data.sides import SAMPLE, warn_of_text
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
@@ -150,7 +150,7 @@ def read_questions(
     if others:
         logger.info("%s: skipped questions in other languages (%s)", source, skipped)
     columns = dict(zip(COLUMNS, map(list, zip(*rows)), strict=True))
-    warn_of_language(columns["context"][:SAMPLE], columns["context_lang"][0], source)
+    warn_of_text(columns["context"][:SAMPLE], columns["context_lang"][0], source)
     pairs = set(zip(columns["question_lang"], columns["context_lang"]))
     if len(pairs) > 1 and language is None:
         raise InputError(f"{source}: the rows are in several languages. Name one for the set, as in de={source}")

@@ -83,8 +83,7 @@ def _read_dictionaries(
         for item in getattr(args, name):
             file, code = parse_source(item)
             code = code or language or parse_named(item, name)[1]
-            forms.warn_of_name(Path(file).name, code, pivot)
-            pairs = load_dictionary(Path(file).expanduser())
+            pairs = load_dictionary(Path(file).expanduser(), code, pivot)
             lexicon.setdefault(code, []).extend(pairs)
             files[name, code] = f"{files[name, code]}, {item}" if (name, code) in files else item
             entries[name].append(about(item, file, language=code, entries=len(pairs)))

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 from datasets import Dataset
 
+from hf_xalign.data.forms import fault_of_marks
 from hf_xalign.data.load import load_parallel, sources
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import files
@@ -260,6 +261,14 @@ FORMS = {
     "nulls of a database": {"a.tsv": "de\ten\n" + lines("{de}\t{en}") + "Hund\t\\N\n"},
     "one column and its name": {f"{side}.tsv": "text\n" + lines(f"{{{side}}}") for side in ("de", "en")},
     "bars without blanks": {"a.txt": lines("{de}|||{en}")},
+    "a printed object": {"a.csv": "n,translation\n" + lines("{n},\"{{'de': '{de}', 'en': '{en}'}}\"")},
+    "a printed object alone": {"a.tsv": "Translation\n" + lines('{{"en": "{en}", "de": "{de}"}}')},
+    "columns in the text's language": {"a.csv": "Satz;Übersetzung\n" + lines("{de};{en}")},
+    "columns in Russian": {"a.tsv": "№\tИсходный текст\tЦелевой текст\n" + lines("{n}\t{de}\t{en}")},
+    "columns in Vietnamese": {"a.tsv": "câu\tbản dịch\n" + lines("{de}\t{en}")},
+    "languages before the sentences": {"a.tsv": lines("eng\t{en}\tdeu\t{de}")},
+    "numbered, languages before the sentences": {"a.tsv": lines("{n}\tdeu\t{de}\teng\t{en}")},
+    "macocu": {"a.tsv": "src_url\ttrg_url\tsrc_par\ttrg_par\n" + lines("a\tb\t{de}\t{en}")},
     "xz": {"a.tsv.xz": lzma.compress(lines("{de}\t{en}").encode())},
     "bz2": {"a.tsv.bz2": bz2.compress(lines("{de}\t{en}").encode())},
 }
@@ -301,13 +310,11 @@ def test_columns_by_number_and_marks_of_emptiness(tmp_path):
 def test_each_translation_of_a_row_becomes_a_pair(tmp_path, caplog):
     rows = [{"sl": "en", "tl": "sw", "src": "dog", "trgs": ["mbwa", "jibwa"]}, {"src": "cat", "trgs": ["paka"]}]
     rows[1] |= {"sl": "en", "tl": "sw"}
-    rows = [{**row, "row": number} for number, row in enumerate(rows)]
     path = source_of({"a.jsonl": "".join(f"{json.dumps(row)}\n" for row in rows)}, tmp_path)
     for source in (f"sw={path}", {"sw": rows}):
         pairs = load_parallel(source)
         assert pairs["source"][:] == ["mbwa", "jibwa", "paka"] and pairs["target"][:] == ["dog", "dog", "cat"]
     assert caplog.text.count("2 rows, some of which hold lists, are read as 3 pairs") == 2
-    assert pairs["row"][:] == [0, 0, 1]
 
 
 def test_a_table_with_a_row_for_each_language_has_both_sides(tmp_path):
@@ -511,6 +518,9 @@ DICTIONARIES = {
     "f.csv": "słowacki,angielski\npes,dog\npsík,dog\nmačka,cat\n",
     "g.tsv": "Lemma\tEnglish\npes\tdog\npsík\tdog\nmačka\tcat\n",
     "h.csv": "concept,sk\ndog,pes\ndog,psík\ncat,mačka\n",
+    "i.tsv": "dog\tpes; psík\ncat\tmačka\n",
+    "j.csv": "id,sk,en\n1,pes|psík,dog\n2,mačka,cat\n",
+    "k.tsv": "/c/en/dog\t/c/sk/pes/n\n/c/en/dog\t/c/sk/psík\n/c/en/cat\t/c/sk/mačka\n",
 }
 
 
@@ -524,6 +534,16 @@ def test_a_dictionary_says_its_languages_and_lists_translations(name, tmp_path, 
 def test_a_header_of_a_dictionary_that_names_no_language_is_told(tmp_path):
     path = source_of({"c.tsv": "hot_dog\thorúci pes\ndog\tpes\n"}, tmp_path)
     assert load_dictionary(path, "sk")[0] == ("hot_dog", "horúci pes")
+    path = source_of({"wn-slk.tab": "# Slovak\tslk\n02084071-n\tslk:lemma\tpes\n"}, tmp_path)
+    with pytest.raises(InputError, match="is of a wordnet in one language, as '02084071-n' shows"):
+        load_dictionary(path, "sk")
+    rows = "Language_ID\tConcept_ID\tWord_Form\tIPA\nslk\tHund::N\tpes\tx\neng\tHund::N\tdog\tx\n"
+    with pytest.raises(
+        InputError, match="is a list of words with a row for each language, as 'Language_ID Concept_ID'"
+    ):
+        load_dictionary(source_of({"northeuralex.tsv": rows}, tmp_path), "sk")
+    pivoted = '{"Concept_ID": "Hund::N", "eng": ["dog"], "slk": ["pes", "psík"]}\n'  # as the message says
+    assert load_dictionary(source_of({"b.jsonl": pivoted}, tmp_path), "sk") == [("dog", "pes"), ("dog", "psík")]
     path = source_of({"d.csv": "en,sk\ndog,\"['pes', 'psík']\"\n"}, tmp_path)
     with pytest.raises(InputError, match="its entries are lists as Python prints them"):
         load_dictionary(path, "sk")
@@ -535,7 +555,39 @@ def test_a_header_of_a_dictionary_that_names_no_language_is_told(tmp_path):
         load_dictionary(path, "sk")
 
 
-@pytest.mark.parametrize("header", ["Slowakisch\tEnglisch", "slovaque\tanglais", "словацкий\tанглийский"])
+@pytest.mark.parametrize(
+    "header", ["Wort,Übersetzung", "слово;перевод", "từ\tbản dịch", "単語,翻訳", "palabra|traducción"]
+)
+def test_a_header_of_a_dictionary_in_the_text_s_own_language(header, tmp_path, caplog):
+    separator = next(filter(",;\t|".__contains__, header))
+    path = source_of({"a.tsv" if separator == "\t" else "a.csv": f"{header}\ndog{separator}pes\n"}, tmp_path)
+    assert load_dictionary(path, "sk") == [("dog", "pes")] and "'word' is read as en" in caplog.text
+    entries = [("word", "Wort"), ("source", "Quelle"), ("dog", "Hund")]
+    for rows in (entries, entries[1:]):
+        path = source_of({"b.tsv": "".join(f"{en}\t{de}\n" for en, de in rows)}, tmp_path)
+        assert load_dictionary(path, "de") == rows
+
+
+FUNCTION_WORDS = {
+    "en": "the and are with this",
+    "de": "der und das ist nicht",
+    "cs": "ten je se na to",
+    "ru": "и не что это для",
+}
+
+
+@pytest.mark.parametrize(("lang", "pivot"), [("de", "en"), ("cs", "en"), ("de", "cs"), ("ru", "cs")])
+def test_a_dictionary_in_the_other_order_is_told_by_its_words(lang, pivot, tmp_path, caplog):
+    entries = list(zip(FUNCTION_WORDS[pivot].split(), FUNCTION_WORDS[lang].split(), strict=True))
+    for step, count in ((1, 0), (-1, 1)):
+        text = "".join(" ".join(words[::step]) + "\n" for words in entries)
+        assert load_dictionary(source_of({"a.txt": text}, tmp_path), lang, pivot) == entries
+        assert caplog.text.count(f"its words show that {pivot} is second") == count
+
+
+@pytest.mark.parametrize(
+    "header", ["Slowakisch\tEnglisch", "Slovak\t英文", "slovaque\tanglais", "словацкий\tанглийский"]
+)
 def test_columns_are_named_in_a_third_language(header, tmp_path):
     left, right = header.split("\t")
     for name, text in (
@@ -624,6 +676,10 @@ def test_a_unit_inside_a_unit_is_left_out_and_what_a_reader_says_is_said_again_f
         load_monolingual(tmp_path / "a.jsonl", lang="de")
         assert "rows in other languages than de are left out: 1 in en" in caplog.text
         caplog.clear()
+
+
+def numbered(form):
+    return "".join(form.format(chr(97 + n)) + "\n" for n in range(25))
 
 
 # Name: files and the start of the message.
@@ -789,6 +845,25 @@ REFUSED = {
     "texts under keys": (dict.fromkeys(("de.json", "en.json"), '{"a": {"b": "x"}, "c": "y"}'), "by json2po"),
     "ids of rows": ({"a.txt": "de_1\tx\nde_2\ty\n", "b.txt": "en_1\tx\nen_2\ty\n"}, "Remove those of aligned lines"),
     "rows without the split": ({"a.csv": "split,de,en\ndev,a,b\ntest,c,d\n"}, "split=train: choose one of dev, test"),
+    "quotation marks": (
+        {"a.uk": "«Дощ.»\n«Сніг.»\n", "a.en": "“Rain.”\n“Snow.”\n"},
+        "the source is in quotation marks, as '«Дощ.»' shows",
+    ),
+    "bullets": ({"a.de": "Hund\nKatze\n", "a.en": "- dog\n- cat\n"}, "the target is numbered or bulleted, as '- '"),
+    "numbers before sentences": ({"a.de": "(1) Hund\n(2) Katze\n", "a.en": "dog\ncat\n"}, "the source is numbered"),
+    "separators": ({"a.tsv": "Hund\tdog,\nKatze\tcat,\n"}, "the target is followed by separators, as ',' shows"),
+    "tokens of models": (
+        {"a.de": numbered("[CLS] Satz {} [SEP]"), "a.en": numbered("sentence {}")},
+        r"the source is marked, because nearly each line begins with '\[CLS\]'",
+    ),
+    "prompts": (
+        {"a.de": numbered("Satz {}"), "a.en": numbered("translate German to English: number {}")},
+        "the target is marked, because nearly each line begins with 'translate German to English:'",
+    ),
+    "languages behind sentences": (
+        {"a.de": numbered("Satz {} de_DE"), "a.en": numbered("number {}")},
+        "nearly each line ends with 'de_DE'",
+    ),
     "few targets": ({"a.tsv": "".join(f"Satz {n}\tx{n % 2}\n" for n in range(200))}, "targets are one of three"),
 }
 
@@ -800,6 +875,41 @@ def test_what_cannot_be_read_says_what_to_do(name, tmp_path):
         load_parallel(f"de={source_of(files, tmp_path)}")
 
 
+# Text as tools leave it, and what the message says of it.
+MARKED = {
+    "[Anna](PER) ist da": "full of markup",
+    "das **Haus** dort": "full of markup",
+    "der [[Hund|Rüde]]": "full of markup",
+    "die \\emph{Katze}": "full of markup",
+    "Das ĠHaus Ġsteht": "cut into subwords",
+    "Ja. (12)": "numbered at the ends",
+    "Anna: Guten Tag": "marked with speakers",
+    "<PER>Anna</PER> ist da": "full of tags",
+    "der_art hund_nn bellt_v": "tagged",
+    "(S (NP Der Hund))": "parsed",
+    "(b / bellen-01 :ARG0 h)": "parsed",
+    "Der%20Hund%20bellt": "escaped as an address",
+    "RGVyIEh1bmQgYmVsbHQ=": "encoded as base64",
+    "D e r H u n d": "cut into letters",
+    "犬《いぬ》が吠える": "annotated with readings",
+    "םולש םלוע": "in visual order",
+    "ျမန္မာ": "in the encoding of Zawgyi",
+    "sch&ouml;n": "escaped",
+    "* Hund": "numbered or bulleted",
+}
+
+
+@pytest.mark.parametrize("text", MARKED)
+def test_marks_of_tools(text):
+    assert str(fault_of_marks([text, text])).startswith(MARKED[text])
+
+
+def test_templates_quotations_and_tags_of_some_lines_are_text():
+    names = ["Ġużeppi", "„Ja“, sagte er.", "Titel: eins", "- nein", "a/b", "x_y", "<b>fett</b>", "בית", "12 Hunde"]
+    template = [f"The developer argued with the {chr(97 + n)}" for n in range(25)]
+    assert fault_of_marks([*names, *template]) is fault_of_marks(template) is fault_of_marks(['"Ja."']) is None
+
+
 def test_rows_in_memory_are_read_by_the_rules_of_files(tmp_path):
     table = Dataset.from_dict({"de": DE, "en": EN})
     for data in (table, table.to_pandas(), table.to_list(), {"de": table}, [table, table.to_list()][:1]):
@@ -809,7 +919,7 @@ def test_rows_in_memory_are_read_by_the_rules_of_files(tmp_path):
     for names in (("source", "target"), ("de", "en")):
         frame = pandas.DataFrame({names[0]: [DE[0], float("nan")], names[1]: EN})
         assert load_parallel({"de": frame}, on_empty="drop")["source"][:] == DE[:1]
-        with pytest.raises(InputError, match="row 1: empty side"):
+        with pytest.raises(InputError, match="row 1: empty source side"):
             load_parallel({"de": frame})
     assert load_parallel({"de": DE, "en": EN}, source_lang="de")["target"][:] == EN  # columns, not languages
     facts = pyarrow.array([[("n", 1)], []], pyarrow.map_(pyarrow.string(), pyarrow.int32()))
@@ -841,7 +951,7 @@ def test_rows_in_memory_are_read_by_the_rules_of_files(tmp_path):
     ):
         pairs = load_parallel(Dataset.from_dict({"source": EN, "target": DE, **said}))
         assert pairs[0] == {"source": DE[0], "target": EN[0], "source_lang": "de", "target_lang": "en"}
-    with pytest.raises(InputError, match="no language"):
+    with pytest.raises(InputError, match="no source_lang"):
         load_parallel(Dataset.from_dict({"source": DE, "target": EN}))
 
 

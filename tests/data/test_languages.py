@@ -16,7 +16,7 @@ from support.tiny import make_encoder, train_unigram
 from tokenizers import AddedToken, normalizers
 from transformers import AutoTokenizer, BertTokenizer
 
-from hf_xalign.data.builtin import build_charsmap, composed_keys
+from hf_xalign.data.builtin import build_charsmap
 from hf_xalign.data.derived.language import LETTERS, Alphabet, DerivedLanguage, SharedPieces, sentences
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
 from hf_xalign.data.derived.word_order import HEAD, Tree, WordOrder, load_treebank, read_trees
@@ -277,8 +277,8 @@ def texts(tmp_path_factory):
 
 def normalizing(tokenizer):
     """A tokenizer that maps characters as XLM-R's does: ligatures, fractions, quotes dropped."""
-    charsmap = {**composed_keys(), "ﬁ": "fi", "½": "1/2", "“": "", "№": "No"}
-    tokenizer.backend_tokenizer.normalizer = normalizers.Precompiled(build_charsmap(charsmap))
+    mapped = normalizers.Precompiled(build_charsmap({"ﬁ": "fi", "½": "1/2", "“": "", "№": "No"}))
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), mapped])
     return tokenizer
 
 

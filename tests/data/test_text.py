@@ -91,8 +91,7 @@ def test_files_of_every_kind_give_the_same_rows(tmp_path, suffix):
     assert rows(load_parallel([f"de={tmp_path}/t.de{suffix},{tmp_path}/t.en{suffix}"])) == EXPECTED
 
 
-def test_json_in_one_long_line_and_in_utf_16(tmp_path, monkeypatch):
-    monkeypatch.setattr("hf_xalign.data.readers.files._LONGEST_LINE", 8)
+def test_json_in_utf_16(tmp_path):
     path = tmp_path / "p.json"
     for encoding in ("utf-8", "utf-16"):
         path.write_bytes(json.dumps([{"de": "ä", "en": "b"}]).encode(encoding))
@@ -110,7 +109,7 @@ def test_details_of_content(tmp_path, caplog):
         ("q.csv", 'y,x\n"one, ""1""\nmore","eins"\n', named, [("eins", 'one, "1"\nmore')]),
         ("e.tsv", "a\tb\n\n\tc\nd\te\n", {"on_empty": "drop"}, [("a", "b"), ("d", "e")]),
         ("t.csv", '"a\t""1"""\tb, c; d\n', {}, [('a\t"1"', "b, c; d")]),
-        ("q.tsv", '"a"\tb\n"ein ""a"""\t""c""\n', {}, [('"a"', "b"), ('"ein ""a"""', '""c""')]),
+        ("q.tsv", '"a"\tb\nein a\t""c""\n', {}, [('"a"', "b"), ("ein a", '""c""')]),
         (
             "t.jsonl",
             '{"translation": {"de": "a", "en": "b"}}\n{"translation": null}\n',
@@ -122,9 +121,14 @@ def test_details_of_content(tmp_path, caplog):
             loaded = load_parallel(write(tmp_path / name, text), source_lang="de", **options)
         assert rows(loaded) == [(*pair, "de", "en") for pair in expected]
     assert "dropped 2 pairs" in caplog.text
-    load_parallel(write(tmp_path / "all.tsv", '"de"\t"en"\n"a"\t"b"\n'), source_lang="de")
-    assert 'all.tsv, row 1: "de" looks quoted' in caplog.text
-    assert caplog.text.count("looks quoted") == 2 and 'q.tsv, row 2: "ein ""a""" looks quoted' in caplog.text
+    for text, mark in (
+        ('"de"\t"en"\n"a"\t"b"\n"c"\t"d"\n', "in quotation marks"),
+        ('"a ""b"""\tc\n', "quoted as in CSV"),
+    ):
+        path = write(tmp_path / "all.tsv", text)
+        with pytest.raises(InputError, match=f"the source is {mark}, .* [Cc]all the file .csv"):
+            load_parallel(path, source_lang="de")
+        assert len(load_parallel(path, source_lang="de", sides_checked=True))
 
 
 UNITS = [

@@ -24,6 +24,13 @@ ONTONOTES = "bc/x 0 0 Tórshavn NNP (NP*) - (GPE) (0)\nbc/x 0 1 liggur VB * - * 
 LABEL_FIRST = "\n\n".join("".join(f"{tag} {tag}{n}\n" for tag in ("NOUN", "VERB", "X")) for n in range(40))
 DUTCH = "-DOCSTART- -DOCSTART- O\nDe Art O\nLenzi N B-PER\n"
 ATIS = "id\tutterance\tslot_labels\tintent\n1\tto new york\tO B-city I-city\tatis_flight\n"
+XNLI_ALL = json.dumps(
+    {
+        "premise": {"ar": "x", "de": "Hund"},
+        "hypothesis": {"language": ["ar", "de"], "translation": ["y", "Tier"]},
+        "label": 0,
+    }
+)
 XNLI = "language\tgold_label\tsentence1_parse\tsentence1\tsentence2\tpairID\n"
 XNLI += 'ar\tneutral\t\ta\tb\t1\nde\tentailment\t\t"Ja\tNein\t1\n'
 TRANSLATED = "premise\thypo\tlabel\na\tb\tcontradictory\n"
@@ -73,6 +80,7 @@ WORDS = {
 # Data set: file, content, language; the rows that come of it.
 TEXTS = {
     "XNLI": ("xnli.test.tsv", XNLI, "de-AT", ['"Ja', "Nein", "entailment", 3]),
+    "XNLI in all languages": ("a.jsonl", XNLI_ALL, "de", ["Hund", "Tier", "0", 1]),
     "MultiNLI": ("multinli.jsonl", MULTINLI, "en", ["a", "b", "neutral", 2]),
     "MultiNLI, translated": ("train.de.tsv", TRANSLATED, "de", ["a", "b", "contradiction", 2]),
     "MultiATIS++": (*WORDS["MultiATIS++"][:3], ["to new york", "atis_flight", 2]),
@@ -143,6 +151,11 @@ def test_texts_that_are_labelled_by_their_language_are_all_read(tmp_path):
     assert read("a.jsonl", REVIEWS, "en", "sequence", tmp_path, **names).rows["label"][:] == ["fr", "de"]
 
 
+def test_texts_with_marks_of_tools_are_told(tmp_path, caplog):
+    read("a.csv", "text,label\nIt&apos;s good,pos\nbad,neg\n", "is", "sequence", tmp_path)
+    assert "a.csv: the text is escaped, as '&apos;' shows" in caplog.text
+
+
 def test_labels_that_are_one_label_or_several_are_told(tmp_path, caplog):
     table = "text,label\na,Joy\nb,joy\nc,anger\nd,joy|anger\ne,x|y\n"
     assert len(read("a.csv", table, "is", "sequence", tmp_path).rows) == 5
@@ -196,6 +209,7 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
     assert "skipped examples (1 in ar)" in caplog.text and "'I-ORG' becomes 'B-ORG'" in caplog.text
     check(
         [
+            ("column 'text_a' holds dict, not text", read, "a.jsonl", XNLI_ALL, "fr", "sequence"),
             ("it has no examples in fr; there are 1 in ar, 1 in de", read, "a.tsv", XNLI, "fr", "sequence"),
             ("3 words in 'tokens', 2 labels", read, "a.tsv", ATIS.replace("O ", ""), "en", "token"),
             ("are numbers .*another column", read, "a.conll", "Er\tO\t0.9\nging\tO\t0.8\n", "de", "token"),

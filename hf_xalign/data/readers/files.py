@@ -14,7 +14,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -31,8 +30,6 @@ logger = logging.getLogger(__name__)
 Record = Mapping[str, Any]
 Cells = dict[str, Any]  # a record that is still being made
 Rows = Iterator[tuple[int, Record | None]]
-# Bytes. A small compressed file can hold a line of any length, which would be held in memory.
-_LONGEST_LINE = 64 << 20
 # Excel writes the separator of its language into the first line.
 _EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
 FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
@@ -78,8 +75,6 @@ def read_lines(
     with open_bytes(path) as stream:
         try:
             for row, raw in enumerate(_raw_lines(stream), 1):
-                if len(raw) > _LONGEST_LINE:
-                    raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is not text")
                 # UTF-16 of English would decode.
                 if row == 1 and b"\0" in raw:
                     raise InputError(f"{path}, line 1: UTF-16 or binary data, not UTF-8. {_convert('utf-16')}")
@@ -109,15 +104,15 @@ def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
 
 
 def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream with their ends; a line of more than `_LONGEST_LINE` bytes comes in pieces."""
-    first = stream.readline(_LONGEST_LINE + 1)
-    alone = len(first) <= _LONGEST_LINE and not (first.endswith(b"\n") and stream.read(1))
+    """Yield the lines of a stream with their ends, which are carriage returns if it has no line feed."""
+    first = stream.readline()
+    alone = not (first.endswith(b"\n") and stream.read(1))
     if alone and b"\r" in first.rstrip(b"\r\n"):
         for line in first.removesuffix(b"\n").removesuffix(b"\r").split(b"\r"):
             yield line + b"\r"
         return
     stream.seek(0)
-    yield from iter(partial(stream.readline, _LONGEST_LINE + 1), b"")
+    yield from stream
 
 
 def _convert(encoding: str) -> str:
@@ -242,23 +237,11 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}, row {reader.line_num}: not CSV ({error})") from error
 
 
-def _quoted_cell(cells: Sequence[str], header: bool) -> str | None:
-    """Return a cell that is quoted as in CSV: with quotation marks inside that are doubled, or as all of a header."""
-    inside = {cell: cell[1:-1] for cell in cells if len(cell) > 2 and cell[0] == cell[-1] == '"'}
-    doubled = [cell for cell, text in inside.items() if '""' in text and '"' not in text.replace('""', "")]
-    return next(iter(inside if header and len(inside) == len(cells) > 1 else doubled), None)
-
-
 def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
     """Yield `(row, record)` of a TSV or CSV file with the columns `names`, or those that the first line names."""
     header = list(names)
     is_csv = file_format(Path(path)) == ".csv"
-    look = not is_csv
     for row, cells in read_cells(path):
-        if look and (quoted := _quoted_cell(cells, row == 1)):
-            look = False
-            advice = "TSV has no quoting, so all quotation marks are text. If they are not, call the file .csv"
-            logger.warning("%s, row %d: %.60s looks quoted. %s", path, row, quoted, advice)
         # Spreadsheets write a tab or comma after the last column too.
         while len(cells) > max(2, len(header)) and not cells[-1]:
             cells = cells[:-1]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -14,9 +18,15 @@ from hf_xalign.data import forms
 from hf_xalign.data.readers import files
 from hf_xalign.data.readers.conll import join_words, read_conll
 from hf_xalign.data.readers.markup import read_segments, read_test_set, read_tmx
-from hf_xalign.data.words import WORDS, clean_text
+from hf_xalign.data.sides import entries_are_swapped
+from hf_xalign.data.words import WORDS, clean_text, has_letter
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import check_language, covers_language, find_language, same_language
+from hf_xalign.language_codes import (
+    check_language,
+    covers_language,
+    find_language,
+    same_language,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +35,12 @@ Entries = list[tuple[str, str]]  # of a dictionary
 # Columns that hold texts by language, of the Hub's translation datasets and of TED's talks in many languages.
 _NESTED = ("translation", "translations")
 # Names of columns that mean the same in a dictionary, and something else in a text.
-_IN_DICTIONARIES = {"lemma": "word", **dict.fromkeys(("translations", "meaning", "gloss", "concept"), "translation")}
+_IN_DICTIONARIES = {
+    **dict.fromkeys(("word", "lemma"), "word"),
+    **dict.fromkeys(("translation", "translations", "meaning", "gloss", "concept"), "translation"),
+}
+_INVISIBLE = re.compile("^\xa0+|\xa0+$|[\xad\u200b\u200e\u200f\u2060]")  # in no word of text
+_CONCEPT = re.compile(r"/c/[a-z_-]+/([^/]+)(?:/.*)?")  # a word of ConceptNet
 
 
 @dataclass(frozen=True)
@@ -121,13 +136,7 @@ class Columns:
         nested = self._object(record, source_lang)
         if nested is None:
             return record, self.find(record, source_lang)
-        translation: files.Record = record[nested]
-        # TranslationVariableLanguages of `datasets`
-        if {"language", "translation"} <= translation.keys():
-            texts: dict[str, Any] = {}
-            for language, text in zip(translation["language"], translation["translation"], strict=True):
-                texts.setdefault(language, []).append(text)
-            translation = {language: found if len(found) > 1 else found[0] for language, found in texts.items()}
+        translation = texts_by_language(record[nested])
         flat = {name: value for name, value in record.items() if name != nested} | dict(translation)
         return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
 
@@ -154,6 +163,16 @@ class Columns:
             if rating := next((name for name in names if name.lower() in forms.JUDGED), None):
                 fault = "it says which sentences differ, and all are read as translations. Remove the others"
                 logger.warning("%s: if %r rates the pairs, %s", where, rating, fault)
+
+
+def texts_by_language(texts: files.Record) -> files.Record:
+    """Return texts by their languages, also of TranslationVariableLanguages of `datasets`: one text, or a list."""
+    if not {"language", "translation"} <= texts.keys():
+        return texts
+    found: dict[str, Any] = {}
+    for language, text in zip(texts["language"], texts["translation"], strict=True):
+        found.setdefault(language, []).append(text)
+    return {language: several if len(several) > 1 else several[0] for language, several in found.items()}
 
 
 @cache
@@ -225,9 +244,10 @@ def read_file(path: Path, columns: Columns) -> files.Rows:
     match suffix := files.file_format(path):
         # Anki's `deu.txt`
         case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _is_table(path):
-            return files.of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
+            rows = files.of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
+            return _with_objects(rows)
         case ".jsonl" | ".json":
-            return files.of_split(partial(files.TABLES[suffix], path), columns.split, path)
+            return _with_objects(files.of_split(partial(files.TABLES[suffix], path), columns.split, path))
         case ".parquet":
             return files.of_split(partial(files.read_parquet, path, columns.select), columns.split, path)
         case ".tmx":
@@ -240,6 +260,21 @@ def read_file(path: Path, columns: Columns) -> files.Rows:
         f"no format has the suffix {suffix!r}. Give a file of {', '.join(files.FORMATS)}, or two line-aligned files "
     )
     raise InputError(f"{path}: {forms.ADVICE.get(suffix, advice + 'joined by a comma: a.de,a.en')}.")
+
+
+def _with_objects(rows: files.Rows) -> files.Rows:
+    """Yield rows with the objects that cells of a column `translation` print, as pandas writes them to CSV."""
+    for row, record in rows:
+        nested = {name: _printed(record[name]) for name in record or () if name.casefold() in _NESTED}
+        yield row, record and {**record, **nested}
+
+
+def _printed(cell: Any) -> Any:
+    """Return the object that a cell prints, in JSON or Python, else the cell."""
+    for parse in (json.loads, ast.literal_eval) if isinstance(cell, str) and cell.startswith("{") else ():
+        with suppress(ValueError, SyntaxError):
+            return parse(cell)
+    return cell
 
 
 def _is_table(path: Path, *, numbered: bool = True) -> bool:
@@ -273,6 +308,8 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     repeats = [cell == below for cell, below in zip(first, second) if pair and cell in pair[:2]]
     if not columns.source_column and (any(map(str.isdecimal, first)) or (repeats and all(repeats))):
         pair = None
+    if any(name.casefold() in _NESTED and isinstance(_printed(cell), dict) for name, cell in zip(first, second)):
+        return []
     # A header is not of the form of its rows.
     if form and (forms.find_form(second, *languages) == form if second else not pair):
         logger.info("%s: read as %s: %s", path, form[0], ", ".join(form[1]))
@@ -387,10 +424,12 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
 
     A tab or a blank separates the two words, in CSV a comma or semicolon; next to tabs, words may contain blanks
     (Vietnamese). A header may name the languages, or `source` and `target` (the pivot), in another order and among
-    other columns; so may the names in JSON, JSON Lines and Parquet. Rows may say their languages, as in GATITOS. A
-    JSON object may have words for its names, and a cell of JSON may hold a list of translations. Elsewhere several
-    translations of a word are several lines. Text is NFC-normalized; empty lines, and comments (#) at the start, are
-    skipped. A file that is named after other languages, or both in the other order, gives a warning.
+    other columns, also in the text's own language; so may the names in JSON, JSON Lines and Parquet. Rows may say
+    their languages, as in GATITOS. A JSON object may have words for its names. A cell may hold several translations,
+    between semicolons or bars, or in a list of JSON. Keys of ConceptNet are read as their words. Text is
+    NFC-normalized; empty lines, and comments (#) at the start, are skipped. Both words are turned if scripts or
+    function words show that the pivot is second. That is a warning, and so is a file that is named after other
+    languages, or both in the other order.
     """
     path, languages = Path(path), (source_lang, target_lang)
     forms.warn_of_name(path.name, *languages)
@@ -400,30 +439,41 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
     names: list[str] = []
     columns: Columns | None = None  # of a header
     for (row, cells), (_, following) in itertools.pairwise([*_dictionary_cells(path), (0, [])]):
-        lists = [[clean_text(word).strip(" ") for word in _list(cell)] for cell in cells]
+        lists = list(map(_words_of, cells))
         fields = list(map(" ".join, lists))
         if not any(fields) or (not entries and fields[0].startswith("#")):
             continue
         fault = "does not have two fields. Write the pivot's word (English), a tab and the other, as cut -f 1,2 does"
-        found: list[tuple[str, ...]] = list(itertools.product(*lists)) if row else []
+        found: list[tuple[str, ...]] = list(itertools.product(*lists)) if row and not columns else []
         if not (columns or entries or any(map(str.isdecimal, fields))):
-            names = [_IN_DICTIONARIES.get(name.casefold(), name) for name in fields]
+            names = [_IN_DICTIONARIES.get(forms.english_name(name), name) for name in fields]
             if pair := forms.find_columns(tuple(names), *languages):
                 columns = _dictionary_columns(path, pair, names, following, languages)
                 continue
             if len(fields) == 2 and forms.looks_like_header(fields, list(map(str, following)), *languages):
                 fault, found = f"does not say which word is {target_lang}. Name both columns by codes", []
         elif columns:
-            values = [words[0] if len(words) == 1 else words or None for words in lists]
-            texts = columns.read(dict(zip(names, values)), f"{path}, row {row}")
-            found = [(target, source) for source, target, *_ in texts]
+            record = {name: words[0] if words else None for name, words in zip(names, lists)}
+            pair = columns.find(names)
+            for words in itertools.product(*(lists[names.index(side)] for side in pair[:2])) if pair else ():
+                texts = columns.read({**record, **dict(zip(pair[:2], words))}, f"{path}, row {row}")
+                found += [(target, source) for source, target, *_ in texts]
         # A row of words and codes of languages is no header, and the next row repeats the codes.
         repeated = {*names} if columns else set()
         if not found or any(len(words) != 2 or not all(words) or {*words} <= repeated for words in found):
-            raise InputError(f"{path}, row {row}: {' '.join(fields)!r} {fault}.")
+            marks = forms.fault_of_marks([" ".join(fields)])
+            raise InputError(f"{path}, row {row}: {' '.join(fields)!r} {f'is {marks}' if marks else fault}.")
         entries += [(words[0], words[1]) for words in found]
     if marks := forms.fault_of_marks(list(map(" ".join, entries))):
         raise InputError(f"{path}: its entries are {marks}.")
+    first, second = ({words[side] for words in entries} for side in (0, 1))
+    if source_lang and entries_are_swapped(first, second, source_lang, target_lang):
+        logger.warning("%s: its words show that %s is second, so both are turned", path, target_lang)
+        entries = turned(entries)
+    for word, side in (("first", 0), ("second", 1)):
+        if entries and sum(has_letter(words[side]) for words in entries) * 20 < len(entries):
+            fault = f"hardly any {word} word has a letter, such as {entries[0][side]!r}"
+            raise InputError(f"{path}: {fault}. Keep the two columns of words, for example by: cut -f 2,3")
     return entries
 
 
@@ -468,7 +518,13 @@ def _dictionary_cells(path: Path) -> Iterator[tuple[int, Sequence[Any]]]:
         yield row, list(map(record.get, names)) if record else []
 
 
-def _list(value: Any) -> list[str]:
-    """Return the words of a cell, one or a list; none of other values, such as objects of many languages."""
+def _words_of(value: Any) -> list[str]:
+    """Return the words of a cell, one, a list, or several between semicolons or bars; none of other values."""
     words = value if isinstance(value, list) else [value]
-    return words if all(isinstance(word, str) for word in words) else []
+    if not all(isinstance(word, str) for word in words):
+        return []
+    words = [_INVISIBLE.sub("", clean_text(word)).strip(" ") for word in words]
+    words = [_CONCEPT.sub(lambda key: key[1].replace("_", " "), word) for word in words]
+    # `&uuml;` is a fault of its own.
+    parts = [part for word in words for part in ([word] if "&" in word else re.split(r" *[;|] *", word))]
+    return parts if all(map(has_letter, parts)) else words

@@ -248,8 +248,6 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
         cause = "adds the embedding of a language only if it is told. Take an encoder without, such as XLM-R."
     if cause:
         raise InputError(f"this model of type {config.model_type} {cause}")
-    if tokenizer.pad_token_id is None:
-        raise InputError("the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens.")
     put_in = {getattr(tokenizer, f"{name}_token_id", None) for name in _PUT_IN}
     # Such as the image token of a text model's tokenizer, which needs no embedding.
     idle = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special} - put_in

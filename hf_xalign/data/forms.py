@@ -129,8 +129,8 @@ def fault_of_marks(texts: Sequence[str]) -> str | None:
         if len(found) >= len(texts) * share > 0 and (len(texts) > 1 or share < 0.5):
             return fault.format(found[0][0][:40])
     for place, mark in _CONSTANT.items():
-        found = filter(None, map(mark.search, texts))
-        word, count = next(iter(Counter(match[0] for match in found).most_common(1)), ("", 0))
+        words = Counter(match[0] for match in map(mark.search, texts) if match)
+        word, count = next(iter(words.most_common(1)), ("", 0))
         if count * 10 >= len(texts) * 9 and len({*texts}) >= _ENOUGH:
             return f"marked, because nearly each line {place} with {word!r}. Remove it"
     return None

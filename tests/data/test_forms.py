@@ -896,12 +896,35 @@ MARKED = {
     "ျမန္မာ": "in the encoding of Zawgyi",
     "sch&ouml;n": "escaped",
     "* Hund": "numbered or bulleted",
+    "> Hund": "numbered or bulleted",
+    "Klick <BR> hier": "full of markup",
+    "Klick {1>hier<1}": "full of markup",
+    '<g id="1">Klick</g>': "full of markup",
+    "[b]Hund[/b] und Katze": "full of markup",
+    'er sagte \\"ja\\"': "escaped",
+    "sch?n und gr?n": "decoded with losses",
+    "m³a³o": "decoded with losses",
+    "#NAME?": "an error of a spreadsheet",
+    "Hund_x000D_": "an error of a spreadsheet",
+    "nan": "empty cells",
+    "der <unk> bellt": "decoded with unknown tokens",
+    "ｱｲｳｴｵ": "in halfwidth characters",
 }
 
 
 @pytest.mark.parametrize("text", MARKED)
 def test_marks_of_tools(text):
     assert str(fault_of_marks([text, text])).startswith(MARKED[text])
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_rows_that_are_moved_are_told_by_numbers(by, tmp_path):
+    german = [f"Im Jahr {1900 + 7 * n} stand das Haus allein." for n in range(30)]
+    english = [f"The house stood alone in {1900 + 7 * n}." for n in range(30)]
+    left, right = (german[1:], english[:-1]) if by > 0 else (german[:-1], english[1:])
+    for rows, told in ((zip(german, english), False), (zip(left, right), True), (zip(left[:3], right[:3]), False)):
+        found = " ".join(faults_of_sides(*zip(*rows), "de", "en"))
+        assert ("moved by one row: a line is missing" in found) == told
 
 
 def test_templates_quotations_and_tags_of_some_lines_are_text():

@@ -128,9 +128,6 @@ def read_jsonl(path: str | Path) -> Rows:
             continue
         try:
             record = json.loads(line)
-            # Half a surrogate pair is valid JSON but not text.
-            if "\\ud" in line or "\\uD" in line:
-                json.dumps(record, ensure_ascii=False).encode()
         # A number of thousands of digits is a ValueError too.
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}, row {row}: not JSON ({error})") from error
@@ -153,9 +150,7 @@ def load_json(path: str | Path) -> Any:
     decoded = explained(f"{path}: not UTF-8", UnicodeDecodeError, advice=f". {_convert('cp1252')}")
     with content_errors(path, "not JSON", remedy), decoded, open_bytes(path) as stream:
         # This detects UTF-16 and UTF-32 too.
-        content = json.loads(stream.read())
-        json.dumps(content, ensure_ascii=False).encode()
-        return content
+        return json.loads(stream.read())
 
 
 def read_json_rows(path: str | Path) -> Rows:

@@ -265,7 +265,7 @@ def read_file(path: Path, columns: Columns) -> files.Rows:
 def _with_objects(rows: files.Rows) -> files.Rows:
     """Yield rows with the objects that cells of a column `translation` print, as pandas writes them to CSV."""
     for row, record in rows:
-        nested = {name: _printed(record[name]) for name in record or () if name.casefold() in _NESTED}
+        nested = {name: _printed(cell) for name, cell in (record or {}).items() if name.casefold() in _NESTED}
         yield row, record and {**record, **nested}
 
 
@@ -454,9 +454,9 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
                 fault, found = f"does not say which word is {target_lang}. Name both columns by codes", []
         elif columns:
             record = {name: words[0] if words else None for name, words in zip(names, lists)}
-            pair = columns.find(names)
-            for words in itertools.product(*(lists[names.index(side)] for side in pair[:2])) if pair else ():
-                texts = columns.read({**record, **dict(zip(pair[:2], words))}, f"{path}, row {row}")
+            sides = (columns.find(names) or ())[:2]
+            for words in itertools.product(*(lists[names.index(side)] for side in sides)):
+                texts = columns.read({**record, **dict(zip(sides, words))}, f"{path}, row {row}")
                 found += [(target, source) for source, target, *_ in texts]
         # A row of words and codes of languages is no header, and the next row repeats the codes.
         repeated = {*names} if columns else set()

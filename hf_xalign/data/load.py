@@ -243,14 +243,14 @@ def draw_pairs(
 def read_dataset(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
     """Return a dataset of sentence pairs with the columns `source`, `target`, `source_lang` and `target_lang`.
 
-    One with these columns, or with words, keeps all columns; English is the pivot by default. Other datasets, and
-    those for which languages are asked, are read as files are, and their other columns are left out.
+    One with `source` and `target`, or with words, keeps all columns; English is the pivot by default. Other datasets
+    are read as files are, and their other columns are left out.
     """
     dataset = check_dataset(data, name)
     columns = {*dataset.column_names}
-    has_all = {*COLUMNS} <= columns and not (source_lang or target_lang)
+    is_named = {"source", "target"} <= columns and not {*map(str.lower, columns)} & SAY_LANGUAGES - {*COLUMNS}
     # Pairs of words or of token ids need no text.
-    if not has_all and not {"source_words", "source_ids"} & columns:
+    if not is_named and not {"source_words", "source_ids"} & columns:
         opened = _open_dataset(dataset, "dataset", name, Columns(source_lang, target_lang or "en"))
         return _load_files(name, opened, None, "keep", False)
     for column, language in (("source_lang", source_lang), ("target_lang", target_lang)):

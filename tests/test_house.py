@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1515, 21),
     "core": (2755, 54),
-    "data": (7112, 118),
+    "data": (7107, 118),
     "evaluation": (1902, 17),
     "explore": (291, 3),
     "hub": (343, 9),

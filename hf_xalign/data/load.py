@@ -25,13 +25,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from hf_xalign.cache import cache_dir, checksum, digest, map_rows
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import arrow, forms
-from hf_xalign.data.parallel import (
-    COLUMNS,
-    check_columns,
-    check_dataset,
-    describe_pair,
-    is_by_language,
-)
+from hf_xalign.data.parallel import COLUMNS, check_columns, check_dataset, describe_pair, is_by_language
 from hf_xalign.data.readers.files import FORMATS, Rows, file_format, of_split
 from hf_xalign.data.readers.pairs import SAY_LANGUAGES, Columns, check_row_language, read_aligned, read_file
 from hf_xalign.data.sides import SAMPLE, check_sides, faults_of_sides

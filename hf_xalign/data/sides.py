@@ -163,10 +163,16 @@ def _fault_of_counts(counts: Mapping[str, int], words: int, texts: int, lang: st
 
 
 def warn_of_text(texts: Iterable[str], lang: str, name: str) -> None:
-    """Warn if a text of one language has marks of tools, or function words show that it is in another one."""
+    """Warn if a text of one language has marks of tools, or is in another one."""
     sample = {*texts}
     if fault := forms.fault_of_marks([*sample]):
         logger.warning("%s: the text is %s", name, fault)
+    warn_of_language(sample, lang, name)
+
+
+def warn_of_language(texts: Iterable[str], lang: str, name: str) -> None:
+    """Warn if function words show that a text of one language is in another one."""
+    sample = {*texts}
     words = " ".join(sample).lower().split()
     # Close languages share words, so a language without a list is told from English alone.
     told = _FUNCTION_WORDS if likely_language(lang).language in _FUNCTION_WORDS else ("en",)

@@ -21,12 +21,7 @@ from hf_xalign.data.readers.markup import read_segments, read_test_set, read_tmx
 from hf_xalign.data.sides import entries_are_swapped
 from hf_xalign.data.words import WORDS, clean_text, has_letter
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import (
-    check_language,
-    covers_language,
-    find_language,
-    same_language,
-)
+from hf_xalign.language_codes import check_language, covers_language, find_language, same_language
 
 logger = logging.getLogger(__name__)
 

@@ -27,15 +27,6 @@ def pad(text: str, columns: int, *, right: bool = False) -> str:
     return spaces + text if right else text + spaces
 
 
-def cut(text: str, columns: int) -> str:
-    """Shorten a text to a number of columns, with an ellipsis at the end."""
-    if width(text) <= columns:
-        return text
-    while width(text) >= columns:
-        text = text[:-1]
-    return text + "…"
-
-
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     """Format rows in columns that stay aligned in every script.
 

@@ -24,13 +24,13 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1515, 21),
-    "core": (2755, 54),
-    "data": (7107, 118),
+    "cli": (1415, 21),
+    "core": (2746, 54),
+    "data": (7160, 119),
     "evaluation": (1902, 17),
     "explore": (291, 3),
     "hub": (343, 9),
-    "links": (1654, 24),
+    "links": (1655, 24),
     "mapping": (1520, 17),
     "metrics": (488, 2),
     "model_cards": (539, 0),
@@ -38,7 +38,7 @@ CAPS = {
     "objectives": (1224, 8),
     "prepare": (924, 3),
     "recipes": (2403, 26),
-    "report": (436, 2),
+    "report": (424, 2),
     "search": (608, 4),
     "statistics": (717, 9),
     "tasks": (2782, 51),

@@ -1,11 +1,10 @@
 """Text tables, and the score table of a record."""
 
-from hf_xalign.tables import cut, format_table, width
+from hf_xalign.tables import format_table, width
 
 
-def test_width_and_cut():
+def test_width():
     assert [width(text) for text in ("abc", "日本", "é", "e\u0301", "খু", "a\u200db")] == [3, 4, 1, 1, 1, 2]
-    assert [cut(text, 6) for text in ("Donaudampfschiff", "日本語です", "sechss")] == ["Donau…", "日本…", "sechss"]
 
 
 def test_scores_of_the_untrained_module_and_costs():

@@ -23,7 +23,7 @@ from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
 from hf_xalign.data.load import join_languages
 from hf_xalign.data.parallel import COLUMNS, check_columns, only_language
-from hf_xalign.data.readers.pairs import turned
+from hf_xalign.data.readers.dictionaries import turned
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction

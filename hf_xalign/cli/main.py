@@ -26,7 +26,6 @@ COMMANDS = {  # {name: line of `hf-xalign --help`}
     "compare": "compare fine-tuned systems over languages and seeds",
     "distances": "measure distances of linked and random words, at each stage of an encoder",
     "reproduce": "run the tables and figures of the papers, published values next to ours",
-    "inspect": "show how similar the words of two sentences are to a model",
     "explore": "open a page to look at a run: links, neighbours of words, search, a map",
     "report": "write an HTML report of a run",
     "card": "rewrite the model card of a run",

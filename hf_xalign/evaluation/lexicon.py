@@ -53,7 +53,7 @@ def lexicon_induction(
         target_words: the Nt words, each once; all of them are candidates.
         entries: (source word, target word) pairs; repeat the source word for several translations. Words are matched
             exactly: lower-case the vocabularies for a lower-cased dictionary (MUSE's).
-            [`~hf_xalign.data.readers.pairs.load_dictionary`] gives (English word, other word).
+            [`~hf_xalign.data.readers.dictionaries.load_dictionary`] gives (English word, other word).
         more: further entries, such as those learnt from. Their translations of the test's source words are right too.
         ks: values of K.
         similarity: "csls" or "cosine".

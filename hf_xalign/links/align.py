@@ -52,7 +52,7 @@ from hf_xalign.data.arrow import (
 from hf_xalign.data.encoding import check_pieces, check_vocabulary, tokenizer_fingerprint
 from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS
-from hf_xalign.data.readers.pairs import load_dictionary, turned
+from hf_xalign.data.readers.dictionaries import load_dictionary, turned
 from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, split_words, splitter_version
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained

@@ -155,7 +155,8 @@ class DictionaryLinker:
     """Link the words of a sentence pair by a dictionary, where they are unambiguous (Gaschi et al. 2023).
 
     Two words are linked if each is the only translation of the other in the sentence pair, and occurs once in its
-    sentence. `entries` are those of [`~hf_xalign.data.readers.pairs.load_dictionary`]; one with blanks never matches.
+    sentence. `entries` are those of [`~hf_xalign.data.readers.dictionaries.load_dictionary`]; one with blanks never
+    matches.
     """
 
     def __init__(self, entries: Sequence[tuple[str, str]]):

@@ -10,16 +10,11 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from hf_xalign.palette import COLORS
-
-if TYPE_CHECKING:
-    from hf_xalign.evaluation.similarity import WordSimilarity
-
 
 BEFORE, AFTER = "#b0b0b0", COLORS[0]
 LINKED, RANDOM = COLORS[0], COLORS[1]
@@ -127,12 +122,6 @@ def render(template: str, **values: object) -> str:
     # A command line can hold half a surrogate pair, which UTF-8 cannot. HTML allows no control characters.
     page = "".join(c if c.isprintable() or c in "\n\t" or not c.isascii() else "\ufffd" for c in page)
     return page.encode("utf-8", "replace").decode("utf-8")
-
-
-def render_similarity(found: Mapping[str, WordSimilarity], *, measure: str, source: str, target: str) -> str:
-    """Render {title: matrix} of word similarities as a page, colored by what each word chooses."""
-    texts = {"measure": measure, "source": source, "target": target}
-    return render("similarity.html", title="Word similarities", found=found, **texts)
 
 
 def _plain(value: object) -> str:

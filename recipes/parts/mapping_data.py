@@ -13,7 +13,7 @@ from hf_xalign.cache import checksum
 from hf_xalign.data import forms
 from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.readers.pairs import load_dictionary
+from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language

@@ -22,7 +22,7 @@ from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.pretraining.rows import TextCounts, TokenEntries, encode_pretraining, single_pieces
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
-from hf_xalign.data.readers.pairs import load_dictionary
+from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_trainable

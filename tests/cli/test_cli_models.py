@@ -1,4 +1,4 @@
-"""The commands on models and text: `inspect`, `evaluate`, `align-words`, `extend-vocabulary`, examples of `report`."""
+"""The commands on models and text: `evaluate`, `align-words`, `extend-vocabulary`, examples of `report`."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from hf_xalign.cli.main import main
 from hf_xalign.data.encoding import set_prompt
 from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation import encode_words, score_retrieval
-from hf_xalign.evaluation.similarity import word_similarity
+from hf_xalign.evaluation.similarity import similarity_plot, word_similarity
 from hf_xalign.links import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links, read_links
 from hf_xalign.modeling import word_vectors
@@ -74,37 +74,15 @@ def test_similarities_against_loops(base):
         assert csls.nearest() == [row.index(max(row)) for row in wanted]
 
 
-def test_inspect_shows_both_models(models, capsys, caplog, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    base, tuned = str(models / "base"), str(models / "tuned")
-    source = "die <b>katze</b> $x$"
-    words = ["inspect", tuned, "--base", base, "--source", source, "--target", TARGET, "--device", "cpu"]
-    page, picture = tmp_path / "x" / "m.html", tmp_path / "m.png"
-    assert main([*words, "--html", str(page), "--png", str(picture)]) == 0
-    out = capsys.readouterr().out
-    for name in (base, tuned):
-        found = word_similarity(*load_encoder(name, CPU), source, TARGET)
-        for line, row, best in zip(out.splitlines()[3:], found.values, found.nearest()):
-            shown = [f"{value:.2f}" + "*" * (column == best) for column, value in enumerate(row)]
-            assert " ".join(shown) in " ".join(line.split())
-    assert f"before: {base}" in out and f"after: {tuned}" in out
-    text = page.read_text("utf-8")
-    assert "<b>" not in text and "&lt;b&gt;katze" in text
-    assert text.count('class="best"') == 2 * len(found.source_words)
+def test_a_picture_of_similarities(base, tmp_path):
+    found = word_similarity(*base, "die <b>katze</b> $x$", TARGET)
+    picture = similarity_plot({"before": found, "after": found}, tmp_path / "m.png")
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 5000
-    assert "lacks letters" not in caplog.text
-    assert main(["inspect", base, "--target", TARGET, "--png", str(picture), "--source", "die katze the cat ফাইল"]) == 0
-    assert "20% of the words in und have a piece" in caplog.text
 
 
-@pytest.mark.parametrize("command", ["inspect", "evaluate"])
-def test_text_that_the_tokenizer_does_not_know_is_refused(models, command, capsys, tmp_path):
+def test_text_that_the_tokenizer_does_not_know_is_refused(models, capsys, tmp_path):
     (tmp_path / "ka.tsv").write_text("ჩემი სახლი\tmy house\n" * 5, "utf-8")
-    words = {
-        "inspect": ["--source", "ჩემი სახლი", "--target", TARGET, "--source_lang", "ka"],
-        "evaluate": ["--data", f"ka={tmp_path}/ka.tsv"],
-    }
-    assert main([command, str(models / "base"), *words[command], "--device", "cpu"]) == 2
+    assert main(["evaluate", str(models / "base"), "--data", f"ka={tmp_path}/ka.tsv", "--device", "cpu"]) == 2
     error = capsys.readouterr().err
     assert "100% of the words in ka have a piece that the tokenizer does not know" in error
     assert "hf-xalign extend-vocabulary MODEL ka=FILE" in error

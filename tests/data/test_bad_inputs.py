@@ -25,7 +25,7 @@ from hf_xalign.data.derived.word_order import WordOrder, load_treebank, read_tre
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, check_block_size, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
-from hf_xalign.data.readers.pairs import load_dictionary
+from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align_words

@@ -17,7 +17,7 @@ from hf_xalign.data.forms import fault_of_marks
 from hf_xalign.data.load import load_parallel, sources
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import files
-from hf_xalign.data.readers.pairs import load_dictionary
+from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sides import faults_of_sides
 from hf_xalign.errors import InputError
 

@@ -18,8 +18,8 @@ from hf_xalign.data import load, monolingual
 from hf_xalign.data.load import concatenate, hub_commit, load_parallel
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.readers.files import read_lines
-from hf_xalign.data.readers.pairs import load_dictionary
 from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.data.words import WORDS, lower_word
 from hf_xalign.errors import InputError

@@ -25,7 +25,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cli.main import main
-from hf_xalign.data.readers.pairs import load_dictionary
+from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
@@ -359,13 +359,15 @@ def test_a_dictionary_is_json_or_has_other_columns(tmp_path):
     refused = {
         "kaikki.jsonl": '{"word": "nhà", "lang_code": "vi", "senses": [{"glosses": ["house"]}]}',
         "wiktextract.jsonl": '{"word": "house", "translations": [{"code": "vi", "word": "nhà"}, {"code": "da"}]}',
-        "names.jsonl": '{"a": "house", "b": "nhà"}',
         "codes.tsv": "house\teng-000\tnhà\tvie-000\nice\teng-000\tđá\tvie-000\n",
     }
     for name, content in refused.items():
         (tmp_path / name).write_text(content, "utf-8")
         with pytest.raises(InputError, match=r"does not have two fields\. Write the pivot's word"):
             load_dictionary(tmp_path / name, "vi")
+    (tmp_path / "names.jsonl").write_text('{"a": "house", "b": "nhà"}', "utf-8")
+    with pytest.raises(InputError, match="'a b' does not say which word is en"):
+        load_dictionary(tmp_path / "names.jsonl", "vi")
 
 
 def test_a_dictionary_whose_name_says_the_other_order_is_told(tmp_path, caplog):

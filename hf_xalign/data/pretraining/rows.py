@@ -304,7 +304,7 @@ class TokenEntries:
         unknown token), `several_pieces`, `same_piece` (names, loans), `repeated` (`March` after `march` in an uncased
         vocabulary). Words keep the dictionary's case; MUSE's words are lower-cased, also German nouns.
 
-        `words` are entries of [`~hf_xalign.data.readers.pairs.load_dictionary`], `languages` their codes.
+        `words` are entries of [`~hf_xalign.data.readers.dictionaries.load_dictionary`], `languages` their codes.
         """
         first = single_pieces(tokenizer, [word for word, _ in words])
         second = single_pieces(tokenizer, [word for _, word in words])

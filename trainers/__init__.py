@@ -8,7 +8,7 @@ from hf_xalign.errors import NonFiniteLossError
 if TYPE_CHECKING:
     from hf_xalign.trainers.align_mlm import AlignMLMTrainer as AlignMLMTrainer
     from hf_xalign.trainers.align_mlm_config import AlignMLMConfig as AlignMLMConfig
-    from hf_xalign.trainers.base.search import train_seeds as train_seeds
+    from hf_xalign.trainers.base.seeds import train_seeds as train_seeds
     from hf_xalign.trainers.base.trainer import AlignmentTrainer as AlignmentTrainer
     from hf_xalign.trainers.base.trainer_config import AlignmentConfig as AlignmentConfig
     from hf_xalign.trainers.base.word import WordAlignmentTrainer as WordAlignmentTrainer
@@ -48,6 +48,6 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "train_seeds":
-        return import_module(f"{__name__}.base.search").train_seeds
+        return import_module(f"{__name__}.base.seeds").train_seeds
     module = _HOME[name.removesuffix("Trainer").removesuffix("Config")]
     return getattr(import_module(f"{__name__}.{module}{'_config' * name.endswith('Config')}"), name)

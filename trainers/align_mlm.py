@@ -83,7 +83,7 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     def __init__(
         self,
-        model: str | PreTrainedModel | None = None,
+        model: str | PreTrainedModel,
         args: AlignMLMConfig | None = None,
         *,
         entries: TokenEntries | None = None,

@@ -137,7 +137,7 @@ class ContinualTrainer(TaskTrainer):
 
     def __init__(
         self,
-        model: str | PreTrainedModel | None = None,
+        model: str | PreTrainedModel,
         args: ContinualConfig | None = None,
         *,
         pairs: Dataset,

@@ -79,7 +79,7 @@ class TaskTrainer(AlignmentTrainer):
 
     def __init__(
         self,
-        model: str | PreTrainedModel | None = None,
+        model: str | PreTrainedModel,
         args: TaskConfig | None = None,
         *,
         task: Task,

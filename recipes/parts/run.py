@@ -17,9 +17,9 @@ from hf_xalign.recipes.parts.command import settle_cpu
 from hf_xalign.record import Record
 from hf_xalign.tables import format_table
 from hf_xalign.tasks.results import format_scores
-from hf_xalign.trainers.base import search
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.run import Reporting
+from hf_xalign.trainers.base.seeds import train_seeds
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
@@ -131,7 +131,7 @@ def train(
 
 def print_seeds(make_trainer: Callable[[Any], Any], args: Any, seeds: list[int], **options: Any) -> None:
     """Train under each seed by [`~hf_xalign.train_seeds`], and print a table over languages."""
-    runs = search.train_seeds(make_trainer, args, seeds, show=print, **options)
+    runs = train_seeds(make_trainer, args, seeds, show=print, **options)
     if getattr(args, "should_save", True):
         print("\n" + format_scores(runs))
         print(f"\nscores: {args.output_dir}/seed-*/scores.json")

@@ -36,14 +36,13 @@ def make(folder, model=None, pairs=24, callbacks=None, tokenizer=None, **setting
     )
 
 
-def searcher(folder, model_init, model=None, data=None, callbacks=None, terms=None, **settings):
+def make_learner(folder, model, data, callbacks=None, terms=None, **settings):
     return FAOTrainer(
         model,
         config(folder, **{"learning_rate": 0.01, **settings}),
-        train_dataset=make_links(8) if data is None else data,
+        train_dataset=data,
         eval_dataset=make_links(8),
         processing_class=make_tokenizer(),
-        model_init=model_init,
         callbacks=callbacks,
         objective=terms,
     )

@@ -10,7 +10,6 @@ from datasets import DatasetDict
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, mao, ppa
 from support.families import NEWER, save_base
-from support.fao import searcher
 from support.launch import slow
 from support.refusals import assert_refused
 from support.text import bitext
@@ -359,21 +358,3 @@ def test_what_a_resumed_run_cannot_change(room, tmp_path):
     others = {"max_steps": 2, "logging_steps": 2, "save_total_limit": 1, "per_device_eval_batch_size": 3}
     halves = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
     assert resume(**others, **halves, run_name="other", dataloader_num_workers=0, bf16=False).global_step == 2
-
-
-# ---- Search ----
-
-
-def test_search(tmp_path):
-    pytest.importorskip("optuna", reason='Optuna is not installed: pip install "hf_xalign[search]"')
-
-    def searched(**settings):
-        searcher(tmp_path, make_encoder).hyperparameter_search(n_trials=1, **settings)
-
-    assert_each_refused(
-        searched,
-        {
-            "learning_rte cannot be searched; did you mean": {"hp_space": lambda trial: {"learning_rte": 0.1}},
-            "hp_space: preset cannot be searched": {"hp_space": lambda trial: {"preset": "cao_code"}},
-        },
-    )

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 from support.card import make_record
-from support.fao import searcher
+from support.fao import make_learner
 from support.tiny import make_encoder, make_links
 from support.trackers import offline, read_runs, trackio_runs
 
@@ -17,7 +17,7 @@ SECRET = "hf_" + "x" * 30
 
 def make(folder, **settings):
     settings = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 3, "learning_rate": 1e-4, **settings}
-    return searcher(folder, None, make_encoder(), make_links(24), **settings)
+    return make_learner(folder, make_encoder(), make_links(24), **settings)
 
 
 @pytest.fixture(scope="module")

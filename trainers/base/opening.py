@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 import torch
 from datasets import Dataset
 from peft import PeftConfig, PromptLearningConfig
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
-from transformers.trainer_utils import number_of_arguments
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.builtin import resolve_model
@@ -22,20 +21,11 @@ from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import base_entry
-from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
-
-ModelInit = Callable[..., PreTrainedModel]
-
-
-def make_model(model_init: ModelInit, args: AlignmentConfig, trial: object = None) -> PreTrainedModel:
-    """Call `model_init` with the seed of `args`; a function with one argument gets the trial of the search."""
-    set_seed(args.seed)
-    return model_init(trial) if number_of_arguments(model_init) == 1 else model_init()
 
 
 def open_model(
@@ -108,15 +98,11 @@ def describe_pairs(train: Dataset, counts: Mapping[str, Mapping[str, object]], h
 
 def find_model(
     trainer: AlignmentTrainer,
-    model: str | PreTrainedModel | None,
+    model: str | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     revision: str = "main",
 ) -> tuple[str, PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the name of a trainer's encoder (or `new`), the model, loaded or made if need be, and its tokenizer."""
-    if model is None:
-        if trainer.make_model is None:
-            raise InputError("model is None. Give a model, or model_init, a function that returns one.")
-        model = make_model(trainer.make_model, trainer.args)
+    """Return the name of a trainer's encoder (or `new`), the model, loaded if need be, and its tokenizer."""
     if isinstance(model, str):
         with trainer.args.main_process_first(desc="loading the model"):
             path = resolve_model(model)

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
-from transformers.trainer_utils import BestRun
 
 from hf_xalign.data.load import join_languages
 from hf_xalign.data.parallel import only_language
@@ -107,15 +106,6 @@ class ScoringTrainer(SavingTrainer):
             desc=f"Scoring step {self.state.global_step}",
             **options,
         )
-
-    def hyperparameter_search(self, *args: Any, **kwargs: Any) -> BestRun:
-        """Search for the best settings with Optuna; every trial gets a new model from `model_init`.
-
-        See [`~hf_xalign.trainers.base.search.search_settings`] for the arguments, which are the Trainer's.
-        """
-        from hf_xalign.trainers.base.search import search_settings
-
-        return search_settings(cast(Any, self), *args, **kwargs)
 
     def formula(self) -> str:
         """Return the objective as plain text."""

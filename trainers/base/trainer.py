@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -75,8 +75,6 @@ class AlignmentTrainer(ScoringTrainer):
         callbacks: callbacks of transformers, in addition to the Trainer's own.
         optimizers: optimizer and learning-rate schedule, for a model that is given as an object.
         optimizer_cls_and_kwargs: class and options of the optimizer, which gets all trained weights.
-        model_init: function that returns a model for each trial of a search. It also makes this trainer's model if
-            `model` is None.
         name: name of the encoder in record and card, by default that of its checkpoint.
         revision: branch, tag or commit of a `model` that is given by its Hub id.
         probes: labelled text of [`~hf_xalign.trainers.base.probes.read_probes`], by which the frozen vectors are
@@ -111,21 +109,10 @@ class AlignmentTrainer(ScoringTrainer):
     _average: AverageAtEnd | None = None
     # What the terms of the loss may read.
     computes: ClassVar[tuple[Read, ...]] = ()
-    # Arguments by keyword of this trainer, from which a search makes others.
-    arguments: Mapping[str, Any]
-
-    def __new__(cls, *_: object, **arguments: object) -> Self:
-        """Keep the arguments, if there is a `model_init` for a search."""
-        trainer = super().__new__(cls)
-        # Every trial has its own.
-        own = {"model", "args", "model_init"}
-        searchable = arguments.get("model_init") is not None
-        trainer.arguments = {name: value for name, value in arguments.items() if searchable and name not in own}
-        return trainer
 
     def __init__(
         self,
-        model: str | PreTrainedModel | None = None,
+        model: str | PreTrainedModel,
         args: AlignmentConfig | None = None,
         *,
         train_dataset: Dataset | Mapping[str, Dataset],
@@ -136,7 +123,6 @@ class AlignmentTrainer(ScoringTrainer):
         callbacks: list[TrainerCallback] | None = None,
         optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
         optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
-        model_init: opening.ModelInit | None = None,
         name: str | None = None,
         revision: str = "main",
         probes: Sequence[Probe] = (),
@@ -147,8 +133,6 @@ class AlignmentTrainer(ScoringTrainer):
         args = self.config_class() if args is None else args
         self.args, self.reporting = args, reporting or Reporting()
         self._set_objective(objective)
-        # Not given to the Trainer, which would replace the prepared model by a new one.
-        self.make_model = model_init
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")

@@ -179,7 +179,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     def __init__(
         self,
-        model: str | PreTrainedModel | None = None,
+        model: str | PreTrainedModel,
         args: WordAlignmentConfig | None = None,
         *,
         linking: Linking | None = None,

@@ -158,7 +158,7 @@ class SavingTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         # Steps outside the run, as of an estimate, may have left sums.
         self._trained, self._term_sums = True, {}
-        run = self.run if trial is None else None
+        run = self.run
         if run is not None:
             run.start()
         # After the scores before training, whose table is shown first; before weights of a checkpoint are loaded.
@@ -305,8 +305,7 @@ class SavingTrainer(Trainer):
         """Save a checkpoint, and mark it as complete by its last file, before older ones are deleted."""
         # The Trainer's would delete them first, push pickles, and save the optimizer of a sharded model in parts.
         args = self.args
-        run_dir = self._get_output_dir(trial=trial)
-        folder = Path(run_dir) / f"checkpoint-{self.state.global_step}"
+        folder = Path(args.output_dir) / f"checkpoint-{self.state.global_step}"
         if args.should_save:
             # A damaged checkpoint of this step may be there. Its mark must not stay on a new one that is half written.
             (folder / checkpoints.COMPLETE).unlink(missing_ok=True)
@@ -319,7 +318,7 @@ class SavingTrainer(Trainer):
             files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
             # With the text that it was trained on, for `check_same_text`.
             write_mark(folder / checkpoints.COMPLETE, self.trained_text, files)
-            rotate_checkpoints(run_dir, args.save_total_limit, self.state.best_model_checkpoint, use_mtime=True)
+            rotate_checkpoints(args.output_dir, args.save_total_limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _save_rest(self, folder: Path) -> None:
         """Save the settings, the head, and what a run resumes from."""

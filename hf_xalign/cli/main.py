@@ -26,7 +26,7 @@ COMMANDS = {  # {name: line of `hf-xalign --help`}
     "compare": "compare fine-tuned systems over languages and seeds",
     "distances": "measure distances of linked and random words, at each stage of an encoder",
     "reproduce": "run the tables and figures of the papers, published values next to ours",
-    "explore": "open a page to look at a run: links, neighbours of words, search, a map",
+    "explore": "open a page to look at a run: similarities of words, nearest words, search for sentences",
     "report": "write an HTML report of a run",
     "card": "rewrite the model card of a run",
     "export": "write an encoder for sentence-transformers or ONNX Runtime",

@@ -24,11 +24,11 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1415, 21),
+    "cli": (1396, 21),
     "core": (2746, 54),
     "data": (7160, 119),
     "evaluation": (1902, 17),
-    "explore": (291, 3),
+    "explore": (233, 2),
     "hub": (343, 9),
     "links": (1655, 24),
     "mapping": (1520, 17),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hf_xalign.checks import excludes, needs, setting
+from hf_xalign.checks import excludes, setting
 from hf_xalign.data.sources import nearby
 from hf_xalign.errors import InputError
 
@@ -32,12 +31,6 @@ class Arguments:
     base_model: str | None = setting(
         None, metavar="OWNER/NAME", help="Hub id of the encoder, if the folder has its local path"
     )
-    space: bool = setting(
-        False,
-        flag=True,
-        help="also push a Space of the same name: the page of hf-xalign explore, with the run's held-out text",
-        rules=[needs("its page shows the branch main", revision=(None, "main"))],
-    )
     dry_run: bool = setting(False, flag=True, help="check everything and list the files, but send nothing")
 
     @property
@@ -52,38 +45,26 @@ def run(args: Arguments) -> None:
         raise InputError(f"{args.repo_id}: give the owner too, as in your-name/{args.repo_id}")
     if not Path(args.folder).is_dir():
         raise InputError(f"{args.folder}: no such folder{nearby(Path(args.folder), 'name the folder of a run')}")
-    space: dict[str, bytes] = {}
-    if args.space:
-        from hf_xalign.explore.space import model_space, push_model_space
-
-        # What is wrong with the Space is raised before anything is sent.
-        space = model_space(args.folder, args.repo_id, base_model=args.base_model)
     if args.dry_run:
-        return _list(args, space)
+        return _list(args)
 
     from hf_xalign.hub import push
 
     commit = push(args.folder, args.repo_id, private=args.visible, revision=args.revision, base_model=args.base_model)
     print(f"pushed: {commit.commit_url}")
-    if args.space:
-        card_space = push_model_space(args.folder, commit.repo_url.repo_id, base_model=args.base_model)
-        print(f"space: {card_space.commit_url}")
 
 
-def _list(args: Arguments, space: Mapping[str, bytes]) -> None:
+def _list(args: Arguments) -> None:
     from hf_xalign.hub.files import Contents
     from hf_xalign.hub.upload import check_repo_id
     from hf_xalign.tables import table
 
     check_repo_id(args.repo_id)
     model = Contents(args.folder, base_model=args.base_model)
-    files = model.read(args.repo_id, args.revision)
-    for kind, contents in {"model": files, "Space": space}.items():
-        if contents:
-            sizes = {}
-            for path, content in contents.items():
-                sizes[path] = len(content) if isinstance(content, bytes) else content.stat().st_size
-            rows = [(path, f"{size:,}") for path, size in {**sizes, "in all": sum(sizes.values())}.items()]
-            print(f"{kind} {args.repo_id}, branch {args.revision or 'main'}; if new, {_VISIBILITY[args.visible]}")
-            print(table([("file", "bytes"), *rows], 1) + "\n")
+    sizes = {}
+    for path, content in model.read(args.repo_id, args.revision).items():
+        sizes[path] = len(content) if isinstance(content, bytes) else content.stat().st_size
+    rows = [(path, f"{size:,}") for path, size in {**sizes, "in all": sum(sizes.values())}.items()]
+    print(f"model {args.repo_id}, branch {args.revision or 'main'}; if new, {_VISIBILITY[args.visible]}")
+    print(table([("file", "bytes"), *rows], 1) + "\n")
     print("dry run: nothing was sent. A push also deletes weights and configs of earlier pushes that are not listed.")

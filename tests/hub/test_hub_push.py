@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import sys
 from pathlib import Path
 from unittest import mock
@@ -11,7 +10,6 @@ import evaluate
 import huggingface_hub
 import pytest
 import torch
-import yaml
 from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from support.adapters import TEXT, adapt
@@ -30,7 +28,6 @@ from hf_xalign import hub, load
 from hf_xalign.cli.main import main
 from hf_xalign.data.load import hub_commit, load_parallel, sources
 from hf_xalign.errors import InputError
-from hf_xalign.links.frozen import keep_links
 from hf_xalign.metrics.space import metric_space, push_metric
 from hf_xalign.modeling import with_alignment
 from hf_xalign.modeling.export import save_sentence_transformer
@@ -190,7 +187,6 @@ def test_a_dry_run_lists_what_a_push_sends_without_network_or_token(kind, tmp_pa
         offline.setattr("socket.socket.connect", mock.Mock(side_effect=OSError("no network")))
         assert main(listing) == 0
         out = capsys.readouterr().out
-        assert main([*listing, "--space"]) == 2  # no held-out text
         assert main(["push", str(folder), "me/a..b", "--dry_run"]) == 2
     with serve_hub(tmp_path / "hub", monkeypatch) as running:
         assert main([*listing[:4], *words]) == 0
@@ -309,32 +305,3 @@ def test_the_commit_of_a_dataset_is_known(own_hub):
     assert (entry["hub_id"], entry["split"], entry["revision"], entry["pairs"]) == ("me/text", "test", commits[1], 3)
     old = load_parallel("me/text:news", source_lang="de", split="test", revision=commits[0])
     assert (len(old), hub_commit(old)) == (8, commits[0])
-
-
-def test_the_space_of_a_model_is_its_page(own_hub, tmp_path, monkeypatch, capsys):
-    gradio = pytest.importorskip("gradio", reason='gradio is not installed: pip install "hf_xalign[app]"')
-    hub.push(write("base", tmp_path), "me/base")
-    run = tmp_path / "run"
-    save_base("bert", run, seed=5)
-    keep(run)
-    words = ["push", str(run), "me/run", "--private", "--base_model", "me/base", "--space"]
-    assert main(words) == 2 and "eval_links.jsonl: no such file" in capsys.readouterr().err
-    assert ("models", "me/run") not in own_hub.repos  # refused before anything is sent
-    keep_links(make_links(8), run)
-    assert main([*words, "--revision", "next"]) == 2 and "the branch main" in capsys.readouterr().err
-    assert main(words) == 0
-    address = f"{own_hub.url}/spaces/me/run/commit/"
-    assert re.fullmatch(rf"pushed: .+\nspace: {address}\w+\n", capsys.readouterr().out)
-    assert own_hub.repos["spaces", "me/run"].private
-    files = own_hub.files("me/run", "spaces")
-    assert set(files) == {"README.md", "app.py", "requirements.txt", "eval_links.jsonl"}
-    card = yaml.safe_load(files["README.md"].split(b"---\n")[1])
-    assert (card["sdk"], card["app_file"], card["models"]) == ("gradio", "app.py", ["me/run", "me/base"])
-
-    served = mock.Mock(return_value=(None, "http://here/", None))
-    monkeypatch.setattr(gradio.Blocks, "launch", served)
-    monkeypatch.setattr(gradio.Blocks, "block_thread", lambda page: None)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "eval_links.jsonl").write_bytes(files["eval_links.jsonl"])
-    exec(files["app.py"], {})
-    assert served.call_args.kwargs["server_name"] == "0.0.0.0"

@@ -318,7 +318,8 @@ class SavingTrainer(Trainer):
             files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
             # With the text that it was trained on, for `check_same_text`.
             write_mark(folder / checkpoints.COMPLETE, self.trained_text, files)
-            rotate_checkpoints(args.output_dir, args.save_total_limit, self.state.best_model_checkpoint, use_mtime=True)
+            best = self.state.best_model_checkpoint
+            rotate_checkpoints(args.output_dir, args.save_total_limit, best, use_mtime=True)
 
     def _save_rest(self, folder: Path) -> None:
         """Save the settings, the head, and what a run resumes from."""

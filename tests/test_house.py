@@ -26,11 +26,11 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1396, 21),
     "core": (2746, 54),
-    "data": (7160, 119),
+    "data": (7160, 118),
     "evaluation": (1902, 17),
     "explore": (233, 2),
     "hub": (343, 9),
-    "links": (1655, 24),
+    "links": (1654, 24),
     "mapping": (1520, 17),
     "metrics": (488, 2),
     "model_cards": (539, 0),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (717, 9),
-    "tasks": (2782, 51),
+    "tasks": (2783, 51),
     "trainers": (6529, 73),
 }
 

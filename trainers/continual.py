@@ -22,7 +22,7 @@ from hf_xalign.data.batches.sampling import (
 )
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_embeddings, encode_pairs, position_limit
-from hf_xalign.data.load import read_dataset
+from hf_xalign.data.load import join_languages
 from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.links.linking import Linking
@@ -146,7 +146,7 @@ class ContinualTrainer(TaskTrainer):
         **kwargs: Any,
     ):
         # The reference is not part of the model, so that the optimizer and checkpoints leave it out.
-        self._pairs, self._reference, self.linking = read_dataset(pairs, "pairs"), reference, linking
+        self._pairs, self._reference, self.linking = join_languages(pairs, "pairs"), reference, linking
         self._passes = (-1, 0)
         super().__init__(model, args, **kwargs)
 

@@ -331,7 +331,8 @@ def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, partner: s
         ranks = {}
         for name, m in meanings.items():
             if m.language and same_language(m.language, best[0]):
-                ranks[name] = (name != asked or m.indirect, m.indirect)
+                is_asked = name.casefold().replace("_", "-") == asked.casefold().replace("_", "-")
+                ranks[name] = (not is_asked or m.indirect, m.indirect)
         return [name for name, rank in ranks.items() if rank == min(ranks.values())]
     return [n for n, m in meanings.items() if m.excluded and partner and closest_language(partner, (m.excluded,))]
 

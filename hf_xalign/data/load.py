@@ -28,7 +28,7 @@ from hf_xalign.data import arrow, forms
 from hf_xalign.data.parallel import COLUMNS, check_columns, check_dataset, describe_pair, is_by_language
 from hf_xalign.data.readers.files import FORMATS, Rows, file_format, of_split
 from hf_xalign.data.readers.pairs import SAY_LANGUAGES, Columns, check_row_language, read_aligned, read_file
-from hf_xalign.data.sides import SAMPLE, check_sides, faults_of_sides
+from hf_xalign.data.sides import SAMPLE, faults_of_pairs
 from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import is_first_process
@@ -48,7 +48,7 @@ _Empty = Literal["error", "drop", "keep"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 25
+_READING = 26
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
@@ -121,11 +121,11 @@ def load_parallel(
         raise InputError("source_column and target_column go together. Give both or none.")
     check_range(least=1, max_pairs=max_pairs)
     check_choice(get_args(OnEmpty), on_empty=on_empty)
-    target_lang = check_language(target_lang, "target_lang")
+    check_language(target_lang, "target_lang")
     parts, entries = [], []
     for name, item, lang in _items(source, source_lang, target_lang):
-        lang = None if lang is None else check_language(lang, "source_lang")
-        if lang is not None and same_language(lang, target_lang):
+        # As it was asked for, because `pt-BR` next to `pt` is another column.
+        if lang is not None and same_language(check_language(lang, "source_lang"), target_lang):
             other = "Give the other side's language."
             raise InputError(f"{name}: the source language is the pivot, {target_lang}. {other}")
         asked = Columns(lang, target_lang, source_column, target_column, split)
@@ -133,12 +133,11 @@ def load_parallel(
         part = _load_files(_name(item), opened, max_pairs, on_empty, keep_unlinked)
         if is_first_process():
             logger.info("%s: %s pairs, the first: %s", name, f"{len(part):,}", describe_pair(part[0]))
-        if not sides_checked:
-            check_sides(part, name)
-        entry = source_entry(name, part, split=split, pairs=len(part), fingerprint=part._fingerprint)
-        if entry["language"] is None and len(counts := arrow.count_languages(part)) == 1:
-            [entry["language"]] = counts
-        entries.append(entry)
+        for fault in () if sides_checked else faults_of_pairs(part):
+            raise InputError(f"{name}: {fault}. If they are right, give --sides_checked true.")
+        codes = [*arrow.count_languages(part)]
+        about = {"language": codes[0]} if len(codes) == 1 else {}
+        entries.append(source_entry(name, part, split=split, pairs=len(part), fingerprint=part._fingerprint, **about))
         parts.append(part)
     return note_sources(concatenate(parts), entries)
 
@@ -154,7 +153,7 @@ def _items(source: Any, source_lang: str | None, target_lang: str) -> Iterator[t
             yield _name(source), Dataset.from_dict(source), source_lang
             return
         for language, rows in source.items():
-            yield from _items(rows, check_language(language, "a key of the sources"), target_lang)
+            yield from _items(rows, language, target_lang)
     elif isinstance(source, list) and not (source and isinstance(source[0], Mapping)):
         if not source:
             raise InputError("no parallel text is given. Write for example builtin:de, or de=PATH for your own file.")
@@ -353,8 +352,9 @@ def stream_parallel(
         if any(first[column] for column in WORDS):
             logger.warning("%s: the columns %s are not kept, because the text may change", name, ", ".join(WORDS))
         # `prepare` takes escapes out.
-        sources, targets = ([html.unescape(pair[side]) for pair in sample] for side in (0, 1))
-        for fault in faults_of_sides(sources, targets, first["source_lang"], first["target_lang"]):
+        text = dict(zip(COLUMNS, map(list, zip(*sample))))
+        text |= {side: list(map(html.unescape, text[side])) for side in COLUMNS[:2]}
+        for fault in faults_of_pairs(Dataset.from_dict(text)):
             logger.warning("%s: %s", name, fault)
     yield from (pair[: len(COLUMNS)] for pair in itertools.chain(sample, pairs))
 
@@ -379,10 +379,9 @@ def join_languages(data: Any, name: str) -> Dataset:
 
     A dataset without a column `source_lang` gets the language that it is given by; other rows must be in it.
     """
-    if not is_by_language(data):
-        return read_dataset(data, name)
-    by_name = {}
-    for key, rows in data.items():
+    parts = data.items() if is_by_language(data) else ()
+    by_name = {} if parts else {name: read_dataset(data, name)}
+    for key, rows in parts:
         language = check_language(key, f"a key of {name}")
         part = f"{name}[{language!r}]"
         dataset = check_dataset(rows, part)
@@ -391,7 +390,12 @@ def join_languages(data: Any, name: str) -> Dataset:
             if parse_language(str(code)).language != parse_language(language).language:
                 raise InputError(f"{part}: its rows are in {code}. Name each dataset by the language of its rows.")
         by_name[part] = pairs
-    return _joined(by_name)
+    joined = _joined(by_name)
+    # What `load_parallel` made is checked.
+    if not sources(joined) and {*COLUMNS} <= {*joined.column_names}:
+        for fault in faults_of_pairs(joined):
+            logger.warning("%s: %s", name, fault)
+    return joined
 
 
 def _joined(by_name: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dataset:
@@ -439,8 +443,7 @@ def _open(source: Any, columns: Columns, revision: str | None) -> _Opened:
     if scheme != "file":
         columns = Columns(columns.source_lang, columns.target_lang, split=columns.split)
     if scheme == "aligned":
-        names = (files[0].name, files[1].name)
-        if forms.names_are_turned(*names, columns.source_lang, columns.target_lang):
+        if forms.names_are_turned(files[0].name, files[1].name, columns.source_lang, columns.target_lang):
             logger.warning("%s and %s: their names say that the pivot is first, so both sides are turned", *files)
             files = files[::-1]
         return "aligned", [*files], None, columns, read_aligned(files[0], files[1], columns)

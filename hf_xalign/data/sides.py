@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -13,8 +13,7 @@ from datasets import Dataset
 
 from hf_xalign.cache import table_rows
 from hf_xalign.data import forms
-from hf_xalign.data.parallel import describe_pair
-from hf_xalign.errors import InputError
+from hf_xalign.data.parallel import COLUMNS, describe_pair
 from hf_xalign.language_codes import letters_in, likely_language, unicode_scripts
 
 logger = logging.getLogger(__name__)
@@ -39,13 +38,17 @@ _TABLE = Path(__file__).with_name("function_words.tsv")
 _FUNCTION_WORDS = {language: {*words.split()} for language, words in table_rows(_TABLE)}
 
 
-def check_sides(pairs: Dataset, name: str) -> None:
-    """Raise an InputError if a sample of pairs shows that their sides are swapped or are no sentences."""
+def faults_of_pairs(pairs: Dataset) -> Iterator[str]:
+    """Yield what [`faults_of_sides`] finds in a sample of pairs, of each two languages by themselves."""
     starts = np.linspace(0, max(0, len(pairs) - _BLOCK), SAMPLE // _BLOCK).astype(int)
     rows = np.unique(starts[:, None] + np.arange(min(_BLOCK, len(pairs))))
-    first, sample = pairs[0], pairs[rows]
-    for fault in faults_of_sides(sample["source"], sample["target"], first["source_lang"], first["target_lang"]):
-        raise InputError(f"{name}: {describe_pair(first)}: {fault}. If they are right, give --sides_checked true.")
+    sample, by_languages = pairs[rows], defaultdict(list)
+    for pair in zip(*map(sample.__getitem__, COLUMNS), strict=True):
+        by_languages[pair[2:]].append(pair)
+    for languages, group in by_languages.items():
+        sources, targets, *_ = zip(*group, strict=True)
+        for fault in faults_of_sides(sources, targets, *languages):
+            yield f"{describe_pair(dict(zip(COLUMNS, group[0])))}: {fault}"
 
 
 def faults_of_sides(

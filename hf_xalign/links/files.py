@@ -104,8 +104,7 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
         GoldLinks(sure=[[(0, 0)]], possible=[[(1, 2)]], base=1)
     """
     lines = [line for _, line in read_lines(path)]
-    first = next(filter(str.strip, lines), "")
-    is_naacl = _NAACL.fullmatch(first) is not None
+    is_naacl = _NAACL.fullmatch(next(filter(str.strip, lines), "")) is not None
     links = list(_naacl_links(path, lines) if is_naacl else _line_links(path, enumerate(lines, 1), "-sSpP?"))
     base = 1 if is_naacl or all(i and j for _, _, i, j in links) else 0
     pairs = max((row for row, *_ in links), default=0) if is_naacl else len(lines)
@@ -131,9 +130,9 @@ def _naacl_links(path: str | Path, lines: Sequence[str]) -> Iterator[tuple[int, 
         if not line.strip():
             continue
         match = _NAACL.fullmatch(line)
-        if match is None or int(match[1]) == 0:
+        if match is None or int(match[1]) == 0 or match[2] == match[3] == "0":
             raise InputError(f"{path}, row {row}: {line!r:.60} is not a link. Write 1 14 19 S, counting from 1.")
-        # Position 0 is the empty word.
+        # Position 0 is the empty word, but two of them are those of a file that counts from 0.
         if int(match[2]) and int(match[3]):
             yield int(match[1]), match[4] or "S", int(match[2]), int(match[3])
 

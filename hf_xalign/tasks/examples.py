@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import io
 import itertools
 import json
 import logging
 import re
-import tokenize
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,13 +42,14 @@ _REMEDY = "Name the right ones by text_columns and label_column. Tables need hea
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")  # columns of its files, which have no header
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
 # Several classes of one text, as in GoEmotions, whose combinations would become classes.
-_SEVERAL = re.compile(r"\d+(?:,\d+)+")
+_SEVERAL = re.compile(r"\d+(?:,\d+)+|\[.*\]")
 _FASTTEXT = re.compile(r"__label__(?P<label>\S+)[\s,]+(?P<text>(?!__label__).*)")
 _OFFSETS = re.compile(r'\[(\[\d|\{"[^}]*start)')
-# Scores in the last column of a tagger's output are no labels either.
+# Scores in a tagger's output, as a column or in the label, are no labels either.
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_SCORED = re.compile(r".+[:|/]\d?\.\d+")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
-_MISSING = frozenset({"-100", "-1", "-", "nan", "NaN"})
+_MISSING = frozenset({"-100", "-1", "-", "nan", "NaN", "NULL", "null", "N/A", "n/a", "<NA>"})
 
 
 @dataclass(frozen=True)
@@ -252,15 +251,12 @@ def _refuse_offsets(record: Record, where: str) -> None:
 
 
 def _unprefixed(path: Path) -> Iterator[tuple[int, Cells]]:
-    """Yield sentences without the language prefix of words (`en:word`), if the first word has one, as in WikiANN."""
-    prefix: str | None = None
+    """Yield sentences without the language prefix that all their words have, `en:word`, as in WikiANN."""
     for line, record in conll.read_conll(path):
         words = record.get("tokens", [""])
-        if prefix is None:
-            match = re.match(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)", words[0])
-            prefix = match[0] if match else ""
-        if prefix and all(word.startswith(prefix) for word in words):
-            record["tokens"] = [word.removeprefix(prefix) for word in words]
+        prefix = re.match(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)", words[0])
+        if prefix and all(word.startswith(prefix[0]) for word in words):
+            record["tokens"] = [word.removeprefix(prefix[0]) for word in words]
         yield line, record
 
 
@@ -480,8 +476,7 @@ def read_examples(
     unit, records, hub = read_records(source, split=split, revision=revision)
     forms.warn_of_name(Path(source).name, language)
     classes = set(label_names).union(*_class_names(hub.features if hub else {}).values())
-    rows: list[Cells] = []
-    others: Counter[str] = Counter()
+    rows, others = list[Cells](), Counter[str]()
     for line, record in progress(records, desc=f"reading {source}", unit=" examples", leave=False):
         if len(rows) == max_examples:
             break
@@ -491,6 +486,8 @@ def read_examples(
         # Texts that are labelled by their languages are all read.
         if label_column not in forms.OF_ROW and (other := forms.other_language(record, language)):
             left_out = f"in {other}"
+        if record.get("answer") in ("reject", "ignore"):  # Prodigy's judgement of the label
+            left_out = "rejected by an annotator"
         if not left_out:
             _refuse_offsets(record, where)
             make = _words if kind == "token" else _texts
@@ -514,7 +511,7 @@ def read_examples(
         count = f"{others['without a label']:,} of {len(rows) + others.total():,}"
         logger.warning("%s: %s texts have no label, and are not trained on or scored", source, count)
     if kind == "token":
-        _refuse_numbers(source, rows)
+        _check_words(source, rows)
     texts = (row["text_a"] if kind == "sequence" else " ".join(row["tokens"]) for row in rows[:SAMPLE])
     warn_of_text(texts, language, source)
     if skipped:
@@ -543,21 +540,26 @@ def _rename(row: Cells, names: Sequence[str], where: str) -> Cells:
     return {**row, column: renamed if column == "labels" else renamed[0]}
 
 
-def _refuse_numbers(source: str, rows: Sequence[Record]) -> None:
-    """Raise an InputError if the labels of words are numbers, which would be scored by accuracy instead of F1."""
+def _check_words(source: str, rows: Sequence[Record]) -> None:
+    """Raise an InputError if each row holds one word, or the labels are numbers, which would be scored by accuracy."""
     labels = set(itertools.chain.from_iterable(row["labels"] for row in rows)) - {UNLABELLED, IGNORED}
+    fault = ""
     if labels and all(map(_NUMBER.fullmatch, labels)):
-        fault = f"the labels of words are numbers ({', '.join(sorted(labels)[:6])}) without names"
-        advice = "Name them by --label_names O B-PER I-PER, or another column by --label_column (probe: NAME:COLUMN)"
-        raise InputError(f"{source}: {fault}. {advice}")
+        fault = f"the labels of words are numbers ({', '.join(sorted(labels)[:6])}) without names. Name them by "
+        fault += "--label_names O B-PER I-PER, or another column by --label_column (probe: NAME:COLUMN)"
+    elif len(rows) > 9 and all(len(row["tokens"]) == 1 for row in rows):
+        fault = "each row holds one word. Call the columns sentence, word and tag, by which rows become sentences"
+    if fault:
+        raise InputError(f"{source}: {fault}.")
 
 
 def _warn_of_labels(source: str, labels: set[str]) -> None:
-    """Warn of labels that are scores, differ in capitals alone, or join others, as `joy|anger` does."""
+    """Warn of labels, or kinds of spans, that are scores, differ in capitals alone, or join others (`joy|anger`)."""
+    labels = {re.sub("^[BI]-", "", label) for label in labels}
     scores = [label for label in sorted(labels) if "." in label and _NUMBER.fullmatch(label)]
     by_case = {label.casefold(): label for label in labels}
     for label in sorted(labels):
-        joins = labels.issuperset(parts := re.split("[|;,+]", label)) and len(parts) > 1
+        joins = labels.issuperset(parts := re.split(r" ?[|;,+/] ?| ", label)) and len(parts) > 1
         if joins or label in scores[:1] or by_case[label.casefold()] != label:
             others = ", ".join(sorted(labels)[:9])
             logger.warning("%s: the label %r is a class of its own, next to %s", source, label, others)
@@ -659,8 +661,7 @@ def _entries(cell: str, printed: bool, where: str) -> list[object]:
     except (SyntaxError, ValueError):
         values = None
     # NumPy prints no commas, and Python joins strings that follow one another.
-    tokens = tokenize.generate_tokens(io.StringIO(cell).readline) if isinstance(values, list) else ()
-    if not values or sum(token.type in (tokenize.STRING, tokenize.NUMBER) for token in tokens) != len(values):
+    if not values or re.search(r"['\"]\s+['\"]", cell):
         raise InputError(f"{where} holds {cell!r:.60}, which is no list of Python or JSON. Save lists as JSON Lines.")
     return values
 
@@ -697,7 +698,7 @@ def label_of(value: object, column: str, where: str, missing: str = UNLABELLED, 
     """Return a label or an id as text, and `missing` for a missing one."""
     if isinstance(value, str):
         value = value.strip()
-    if type(value) not in (str, int) or value == "":
-        raise InputError(f"{where}: column {column!r} holds {json.dumps(value)}. Write a text or a whole number.")
+    if type(value) not in (str, int) or value == "" or _SCORED.fullmatch(str(value)):
+        raise InputError(f"{where}: column {column!r} holds {json.dumps(value)}. Write a text or whole number alone.")
     # -1 and -100 are labels where the names of the set's classes say so.
     return missing if str(value) in _MISSING and str(value) not in classes else str(value)

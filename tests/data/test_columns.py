@@ -28,6 +28,9 @@ SENTENCES = ["Merhaba dünya, nasılsın?", "Hello world, how are you?"]
         ("english,non_english", "ko", "non_english", "english"),
         ("English,Portuguese (Brazil),Portuguese (Portugal)", "pt-PT", "Portuguese (Portugal)", "English"),
         ("Chinese (Simplified),zh_TW,en", "zh-Hant", "zh_TW", "en"),
+        ("pt,pt_BR,en", "pt-BR", "pt_BR", "en"),
+        ("pt,pt_BR,en", "pt", "pt", "en"),
+        ("pt,pt_BR,en", "por", None, None),
         ("srcText,tgtText", "fa", "srcText", "tgtText"),
         ("trg,src,score", "fa", "src", "trg"),
         ("source_lang,target_lang,Source,Target", "fa", "Source", "Target"),
@@ -135,7 +138,10 @@ def test_parquet_columns_and_the_languages_of_rows(tmp_path, caplog):
     }
     path = tmp_path / "own.jsonl"
     path.write_text(json.dumps({"Ukrainian": "один", "English": "one", "source_lang": "uk"}))
-    assert load_parallel(path)[0] == {"source": "один", "target": "one", "source_lang": "uk", "target_lang": "en"}
+    row = {"source": "один", "target": "one", "source_lang": "uk", "target_lang": "en"}
+    assert load_parallel(path)[0] == row
+    assert list(stream_parallel(str(path), source_lang="ukr")) == [tuple(row.values())]
+    assert load_parallel({"pt_BR": [{"pt": "comboio", "pt-BR": "trem", "en": "train"}]})["source"] == ["trem"]
 
 
 def test_headers_that_are_not_understood_and_swapped_sides_are_refused(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from datasets import Dataset
 
 from hf_xalign.data.forms import fault_of_marks
-from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.data.load import join_languages, load_parallel, sources
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import files
 from hf_xalign.data.readers.dictionaries import load_dictionary
@@ -119,6 +119,7 @@ FORMS = {
     "blanks before quotation marks": {"a.csv": "id, de, en\n" + lines('{n}, "{de}", "{en}"')},
     "originals": {"a.csv": "orig,trans\n" + lines("{de},{en}")},
     "fast_align": {"a.txt": lines("{de} ||| {en}")},
+    "bars and a score": {"a.aligned": lines("{de} ||| {en} ||| -1.{n}")},
     "wmt24++": {"a.jsonl": lines('{{"lp": "en-de_DE", "source": "{en}", "target": "{de}"}}')},
     "wmt24++ of another region": {"a.jsonl": lines('{{"lp": "en-de_AT", "source": "{en}", "target": "{de}"}}')},
     "smol": {"a.jsonl": lines('{{"sl": "en", "tl": "de", "src": "{en}", "trg": "{de}"}}')},
@@ -182,6 +183,17 @@ FORMS = {
         + lines("20201020~12000{n}\tX\t0\tDE-DE\t{de}\tEN-US\t{en}")
     },
     "notes of anki": {"a.txt": "#separator:tab\n#html:true\n" + lines("{de}\t{en}")},
+    "omegat": {"a.txt": "# Glossary in tab-separated format -*- coding: utf-8 -*-\n" + lines("{de}\t{en}")},
+    "comments among the rows": {"a.tsv": "# text\nde\ten\n" + lines("# page = {n}\n{de}\t{en}")},
+    "rows as the server of datasets sends them": {
+        "a.json": json.dumps(
+            {
+                "features": [{"name": "translation"}],
+                "rows": [{"row_idx": 0, "row": {"translation": {"de": de, "en": en}}} for de, en in ROWS],
+                "num_rows_total": 2,
+            }
+        )
+    },
     "an object under another name": {"a.jsonl": lines('{{"pair": {{"en": "{en}", "de": "{de}"}}, "n": {n}}}')},
     "sides in capitals": {"a.csv": "ID,Source,Target\n" + lines("{n},{de},{en}")},
     "languages in capitals": {"a.csv": "ENGLISH,German\n" + lines("{en},{de}")},
@@ -380,6 +392,19 @@ def test_a_side_in_another_language_is_told_by_function_words(pairs, fault, tmp_
             load_parallel(f"de={path}")
 
 
+def test_each_language_of_the_rows_is_checked_by_itself(caplog):
+    columns = ("source", "target", "source_lang")
+    russian, german = ("Поезд уже ушёл.", "The train has left.", "ru"), list(zip(GERMAN, ENGLISH, ["de"] * 40))
+    turned = [(target, source, lang) for source, target, lang in german]
+    assert len(load_parallel([dict(zip(columns, row)) for row in [russian, *german]])) == 41
+    rows = [dict(zip(columns, row)) for row in [russian, *turned]]
+    with pytest.raises(InputError, match=r"'Der Zug mit .*' \(en, the pivot\): the sides are swapped"):
+        load_parallel(rows)
+    # The way of a trainer, which also takes what `load_parallel` was told to read.
+    join_languages(Dataset.from_list(rows), "train_dataset")
+    assert "train_dataset: 'The train with" in caplog.text and "the sides are swapped" in caplog.text
+
+
 def test_text_without_splits_is_the_same_text_in_every_split(tmp_path):
     path = source_of({"a.csv": "de,en\n" + lines("{de},{en}")}, tmp_path)
     train, test = (load_parallel(f"de={path}", split=split) for split in ("train", "test"))
@@ -413,6 +438,7 @@ def test_a_dictionary_of_markers_or_tags_is_refused(tmp_path):
     for content, fault in (
         ("\\lx Katze\n\\ge cat\n", "full of markup"),
         ("cat/NN Katze/NN\n", "tagged, as 'cat/NN Katze/N'"),
+        ("cat\tKatze {f}\n", "tagged, as '{f}' shows"),
     ):
         path = source_of({"a.txt": content}, tmp_path)
         with pytest.raises(InputError, match=f"its entries are {fault}"):
@@ -771,7 +797,6 @@ REFUSED = {
     "an arrow file": ({"a.arrow": "ARROW1"}, "write it by to_parquet"),
     "binary data": ({"a.tsv": bytes([80, 75, 3, 0, *range(65, 90)])}, "UTF-16 or binary data, not UTF-8"),
     "an archive": ({"a.zip": "x"}, "unpack it"),
-    "scores behind bars": ({"a.txt": "a ||| b ||| -1.5\n"}, "not one |||"),
     "quoted tsv": ({"a.tsv": 'de\ten\n"a\nb"\t"c"\n'}, "TSV has no quoting: .*call the file .csv"),
     "cp1252": ({"a.tsv": "“ä”\tb\n".encode("cp1252")}, "iconv -f cp1252"),
     "splits in one file": (
@@ -807,6 +832,7 @@ REFUSED = {
         {side: lines(f"Das/{side.upper()} ist/VBZ {{n}}/CD") for side in ("de", "en")},
         "the source is tagged, as 'Das/DE ist/V' shows",
     ),
+    "lemmas and tags": ({"de": "die|der|ART Katzen|Katze|N\n", "en": "the cats\n"}, "the source is tagged"),
     "factors of Moses": ({"de": "die|ART Katze|NN\n", "en": "the cat\n"}, "the source is tagged"),
     "a stream of Apertium": ({"de": "die Katze\n", "en": "^the/the<det>$ ^cat/cat<n>$\n"}, "the target is tagged"),
     "markers of Toolbox": ({"de": "\\tx die Katze\n", "en": "\\ft the cat\n"}, r"full of markup, as .*tx' shows"),

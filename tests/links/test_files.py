@@ -42,6 +42,7 @@ def test_gold_links_of_every_form(content, possible, base, tmp_path):
             "sentence pair 1: link 0-3 is out of range: the sides have 3 and 3 words, counted from 0.*source first",
         ),
         ("1p1 2p3\n\n", "has no sure link"),
+        ("1 0 0 S\n1 1 1 S\n", "row 1: '1 0 0 S' is not a link. Write 1 14 19 S, counting from 1"),
     ],
 )
 def test_gold_links_that_are_not_of_the_text(content, said, tmp_path):

@@ -279,7 +279,7 @@ def stand(folder, monkeypatch):
     monkeypatch.setattr(importlib.resources, "files", lambda package: own.get(package) or places(package))
     monkeypatch.setattr(encoder, "builtin_encoder", lambda builtin=None: folder / "FacebookAI/xlm-roberta-base")
     # The text is German, under the names of all languages.
-    monkeypatch.setattr(load, "check_sides", lambda pairs, name: None)
+    monkeypatch.setattr(load, "faults_of_pairs", lambda pairs: ())
     monkeypatch.setattr(gradio.Blocks, "block_thread", lambda page: page.close())
     monkeypatch.setattr(datasets, "load_dataset_builder", lambda name, *_, **__: Builder(hub[name]))
     monkeypatch.chdir(folder)

@@ -157,13 +157,15 @@ def test_texts_with_marks_of_tools_are_told(tmp_path, caplog):
 
 
 def test_labels_that_are_one_label_or_several_are_told(tmp_path, caplog):
-    table = "text,label\na,Joy\nb,joy\nc,anger\nd,joy|anger\ne,x|y\n"
-    assert len(read("a.csv", table, "is", "sequence", tmp_path).rows) == 5
+    table = "text,label\na,Joy\nb,joy\nc,anger\nd,joy|anger\ne,x|y\nf,anger / joy\n"
+    assert len(read("a.csv", table, "is", "sequence", tmp_path).rows) == 6
     said = [record.getMessage() for record in caplog.records if "class of its own" in record.getMessage()]
-    assert len(said) == 2 and "'joy|anger' is a class of its own, next to Joy, anger, joy" in said[1]
+    assert len(said) == 3 and "'joy|anger' is a class of its own, next to Joy, anger, anger / joy, joy" in said[2]
     caplog.clear()
-    words = read("a.conll", "Bakı B-LOC\nvar o\n\nGəncə b-loc\nvar O\n", "az", "token", tmp_path)
-    assert words.label_names == {"B-LOC", "B-loc", "O"} and caplog.text.count("is a class of its own") == 1
+    table = "Bakı B-LOC\nvar o\n\nGəncə b-loc\nvar O\n\nZiya B-PER/LOC\nvə B-PER\n"
+    words = read("a.conll", table, "az", "token", tmp_path)
+    assert words.label_names == {"B-LOC", "B-loc", "B-PER", "B-PER/LOC", "O"}
+    assert caplog.text.count("is a class of its own") == 2 and "'PER/LOC' is a class of its own" in caplog.text
 
 
 def test_parquet_names_its_classes_and_its_splits(tmp_path):
@@ -220,6 +222,7 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
             ("no column 'tokens'", read, "a.txt", LABEL_FIRST, "is", "token"),
             ("no blank line parts its 501 lines", read, "fao", "hús\thúsið\tN;NOM;SG;DEF\n" * 501, "fo", "token"),
             ("first column labels spans", read, "a.conll", "B-PER Er\nO ging\n", "de", "token"),
+            ("'x'.* joins several", read, "a.tsv", "text\tlabel\na\t['x']\n", "en", "sequence"),
             ("'1,5' joins several", read, "a.tsv", "text\tlabel\na\t1,5\n", "en", "sequence"),
         ],
         tmp_path,

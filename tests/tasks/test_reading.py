@@ -514,6 +514,10 @@ PUBLISHED = {
     "one word a row": (
         "sl.csv", "sentence_id,word,tag\n1,Maja,B-PER\n1,poje,O\n2,Da,O\n", {}, ["Maja", "poje"], ["B-PER", "O"]
     ),
+    "HIPE": (
+        "lb.tsv", "TOKEN\tNE-COARSE-LIT\tNEL-LIT\n# document_id = x\nZu\tO\t_\nEsch\tB-LOC\tQ1\n\n",
+        {}, ["Zu", "Esch"], ["O", "B-LOC"],
+    ),
     "lists as Python prints them in a table": (
         "ga.csv", "tokens,ner_tags\n\"['Tá', 'Áine']\",\"['O', 'B-PER']\"\n",
         {"label_column": "ner_tags"}, ["Tá", "Áine"], ["O", "B-PER"],
@@ -581,9 +585,10 @@ def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog, mo
     xsid, nli = tmp_path / "da.conll", tmp_path / "da.jsonl"
     xsid.write_text(PUBLISHED["xSID: an intent before the slots"][1], encoding="utf-8")
     assert columns(read(xsid, "sequence"), "text_a", "label") == [["i Odense"], ["find"]]
-    write_lines(nli, [{"text": "ja", "label": label} for label in ("yes", "-", -1, "-100")])
+    rows = [{"text": "ja", "label": label} for label in ("yes", "-", -1, "-100", "N/A")]
+    write_lines(nli, [*rows, {"text": "ja", "label": "no", "answer": "reject"}])
     assert columns(read(nli, "sequence"), "label") == [["yes"]]
-    assert "3 of 4 texts have no label" in caplog.text
+    assert "4 of 6 texts have no label" in caplog.text
     write_lines(nli, [{"text": "ja", "label": label} for label in (-1, "0", "1", -100)])
     assert columns(read(nli, "sequence", label_names=["-1", "0", "1"]), "label") == [["-1", "0", "1"]]
     features = Features({"text": Value("string"), "label": ClassLabel(names=["-1", "0", "1"])})
@@ -646,6 +651,10 @@ def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
         r"'B-ORG\|B-LOC' joins several": partial(load, "a.conll", "Bakı B-ORG|B-LOC\nUniversiteti I-ORG\nvar O\n"),
         "a.csv, line 2: spans are labelled by character": partial(
             load, "a.csv", 'text,label\nAna živi,"[[0, 3, ""PER""]]"\n', kind="sequence"
+        ),
+        'holds "B-PER:0.97"': partial(load, "a.conll", "Ana B-PER:0.97\nje O:0.99\n"),
+        "each row holds one word. Call the columns sentence": partial(
+            load, "a.csv", "sentence_id,tokens,labels\n" + "1,Ana,B-PER\n1,Maj,I-PER\n" * 9
         ),
         "no column says where sentences end": partial(load, "a.csv", "word,tag\nAna,B-PER\nje,O\n"),
         "line 1: spans are labelled by character offsets.*Label Studio": partial(load, "a.jsonl", doccano),

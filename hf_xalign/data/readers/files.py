@@ -175,6 +175,8 @@ def read_json_rows(path: str | Path) -> Rows:
     named = isinstance(first, dict) and forms.text_columns(tuple(first), None) and not forms.text_columns(keys, None)
     if named and all(isinstance(record, dict) for record in lists.values()):
         lists = {None: [{"key": key, **record} for key, record in lists.items()]}
+    if lists.keys() >= {"features", "rows"}:  # as the server of the Hub's datasets sends them
+        lists = {None: [record["row"] for record in lists["rows"]]}
     if columns := json_columns(lists):
         for row, values in enumerate(zip(*columns.values()), 1):
             yield row, dict(zip(columns, values))
@@ -212,8 +214,11 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """
     lines = read_lines(path)
     if file_format(Path(path)) != ".csv":
+        separator = ""
         for row, line in itertools.dropwhile(lambda row: forms.PREFACE.fullmatch(row[1]), lines):
-            yield row, line.split("\t") if line.strip() else []
+            # fast_align's files have bars for tabs.
+            separator = separator or ("|||" if "|||" in line and "\t" not in line else "\t")
+            yield row, line.split(separator) if line.strip() else []
         return
     # A quoted cell may hold line breaks, so csv needs the ends of the lines again.
     text: Iterator[str] = (f"{line}\n" for _, line in lines)
@@ -245,6 +250,8 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
         # Files that were joined have the header again.
         elif not cells or cells == header:
             yield row, None
+        elif len(cells) == 1 < len(header) and cells[0].startswith("#"):  # as in HIPE
+            continue
         elif len(cells) != len(header):
             wanted = f"{len(header)} {'(or a header that names the columns)' if names else 'as in the header'}"
             columns = "columns" if is_csv else "tab-separated columns"

@@ -205,7 +205,7 @@ def check_row_language(lang: Any, column: str, asked: str | None, where: str) ->
         raise InputError(f"{where}: the row has no {column}. Give it by {column}=, or before the source: de=PATH.")
     if asked is not None and lang and not covers_language(asked, lang):
         raise InputError(f"{where}: {column} is {lang!r} in the row, but {asked!r} was asked for. Make the two agree.")
-    return asked if asked is not None else str(lang)
+    return str(lang) if asked is None else check_language(asked, column)
 
 
 def _clean_side(value: Any, column: str, where: str) -> str:
@@ -227,10 +227,6 @@ def _texts_in(value: Any) -> Any:
 def read_file(path: Path, columns: Columns) -> files.Rows:
     """Yield the rows of a file that holds both sides; of several splits in a column, those of one."""
     match suffix := files.file_format(path):
-        # Anki's `deu.txt`
-        case ".tsv" | ".csv" | ".txt" if suffix != ".txt" or _is_table(path):
-            rows = files.of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
-            return _with_objects(rows)
         case ".jsonl" | ".json":
             return _with_objects(files.of_split(partial(files.TABLES[suffix], path), columns.split, path))
         case ".parquet":
@@ -239,12 +235,12 @@ def read_file(path: Path, columns: Columns) -> files.Rows:
             return read_tmx(path, columns.source_lang, columns.target_lang)
         case ".xml":
             return read_test_set(path)
-    if suffix not in forms.ADVICE and "|||" in next(files.read_lines(path, undecodable="replace"), (1, ""))[1]:
-        return _piped(path)
-    advice = (
-        f"no format has the suffix {suffix!r}. Give a file of {', '.join(files.FORMATS)}, or two line-aligned files "
-    )
-    raise InputError(f"{path}: {forms.ADVICE.get(suffix, advice + 'joined by a comma: a.de,a.en')}.")
+    # Such as Anki's `deu.txt`.
+    if suffix in (".tsv", ".csv") or (suffix not in forms.ADVICE and _is_table(path)):
+        rows = files.of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
+        return _with_objects(rows)
+    advice = f"no format has the suffix {suffix!r}. Give {', '.join(files.FORMATS)} or two line-aligned files: "
+    raise InputError(f"{path}: {forms.ADVICE.get(suffix, advice + 'a.de,a.en')}.")
 
 
 def _with_objects(rows: files.Rows) -> files.Rows:
@@ -267,15 +263,6 @@ def _is_table(path: Path, *, numbered: bool = True) -> bool:
     _, first = next(files.read_cells(path), (1, []))
     is_id = not numbered and forms.NUMBERED.match("\t".join(first))
     return bool((len(first) > 1 and not is_id) or forms.TEXT & {*first})
-
-
-def _piped(path: Path) -> files.Rows:
-    """Yield the rows of lines `source ||| target`, as fast_align reads them."""
-    for row, line in files.read_lines(path):
-        source, bar, target = line.partition("|||")
-        if line.strip() and (not bar or "|||" in target):
-            raise InputError(f"{path}, row {row}: not one ||| between two sides. Remove scores and other fields.")
-        yield row, {"source": source, "target": target} if bar else None
 
 
 def _headerless(path: Path, columns: Columns) -> list[str]:

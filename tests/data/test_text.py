@@ -142,7 +142,7 @@ UNITS = [
     ("asked", "expected", "said"),
     [
         ("pt", [("c", "a"), ("e", "d")], ["1 of 2 pairs have pt-PT for pt", "1 of 2 pairs have en-GB for en"]),
-        ("uz_Latn", [("g", "f")], ["2 of 3 units lack uz or en"]),
+        ("uz_Latn", [("g", "f")], ["2 of 3 units lack uz_Latn or en"]),
         ("uzb_Cyrl", [("ғ", "f")], []),
         ("zh-Hant", [("h", "f")], ["1 of 1 pairs have zh-HK for zh-Hant"]),
         ("cmn_Hans", [("i", "f")], []),

@@ -13,6 +13,7 @@ from hf_xalign.cli.main import main
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder
 from hf_xalign.statistics.softmax_regression import fit_softmax
+from hf_xalign.trainers.base.probes import read_probes
 
 
 def test_a_probe_is_the_minimum_of_its_loss():
@@ -50,6 +51,13 @@ def test_example_scores_of_a_probe_add_up_to_its_score():
     alone = train.map(lambda row: {"labels": ["A"] * len(row["labels"])})
     with pytest.raises(InputError, match="at least two labels; there is only A"):
         probe_encoder(model, tokenizer, ("en", alone), {"de": test})
+
+
+def test_labels_of_another_set_are_told(tmp_path, caplog):
+    for name, tags in (("en", "NOUN VERB O"), ("de", "NN VERB O"), ("fr", "NOUN VERB O")):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"tokens": ["a", "b", "c"], "labels": tags.split()}))
+    read_probes(["pos", *(f"{code}={tmp_path}/{code}.jsonl" for code in ("en", "de", "fr"))])
+    assert caplog.messages == [f"{tmp_path}/de.jsonl: labels that {tmp_path}/en.jsonl lacks are wrong: NN"]
 
 
 def test_words_and_texts_are_probed(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from hf_xalign.score import Score
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks import examples as texts
 from hf_xalign.tasks.results import save_examples, write_examples
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -57,16 +60,8 @@ class Probe:
 Probed = tuple[str, Probe, Mapping[str, ExampleScores]]
 
 
-def keep_examples(
-    folder: Path,
-    seed: int,
-    examples: Mapping[str, Examples],
-    probed: Iterable[Probed],
-) -> None:
-    """Write example scores to folders `NAME/STAGE/seed-<number>`, for `compare`.
-
-    `examples` are those of retrieval, by stage; `probed` those of the probes.
-    """
+def keep_examples(folder: Path, seed: int, examples: Mapping[str, Examples], probed: Iterable[Probed]) -> None:
+    """Write example scores of retrieval, by stage, and of probes to `NAME/STAGE/seed-<number>`, for `compare`."""
     for stage, stage_examples in examples.items():
         save_examples(stage_examples, folder, f"{stage}/seed-{seed}")
     for stage, probe, probe_examples in probed:
@@ -113,4 +108,8 @@ def _read_probe(label: str, files: Sequence[str], max_examples: int | None) -> P
         return texts.read_examples(source, kind, label_column=column or None, split=split, max_examples=most)
 
     tests = texts.by_language(read(source, "test", max_examples) for source in files[1:])
-    return Probe(name, read(files[0], "train"), tests)
+    train = read(files[0], "train")
+    for part in tests.values():
+        if strange := sorted(part.label_names - train.label_names):
+            logger.warning("%s: labels that %s lacks are wrong: %s", part.name, train.name, ", ".join(strange[:9]))
+    return Probe(name, train, tests)

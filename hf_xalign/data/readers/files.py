@@ -209,14 +209,13 @@ def json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Yield `(row, cells)` of a TSV or CSV file; an empty line has no cells.
 
-    TSV has no quoting. CSV quotes by double quotes, and separates by commas, semicolons, tabs or bars, whichever more
-    of the first lines have, or by the character in Excel's first line `sep=;`.
+    TSV has no quoting; fast_align's files have `|||` for tabs. CSV quotes by double quotes, and separates by commas,
+    semicolons, tabs or bars, whichever more of the first lines have, or as Excel's first line `sep=;` says.
     """
     lines = read_lines(path)
     if file_format(Path(path)) != ".csv":
         separator = ""
         for row, line in itertools.dropwhile(lambda row: forms.PREFACE.fullmatch(row[1]), lines):
-            # fast_align's files have bars for tabs.
             separator = separator or ("|||" if "|||" in line and "\t" not in line else "\t")
             yield row, line.split(separator) if line.strip() else []
         return

@@ -144,7 +144,7 @@ def load_parallel(
 
 def _items(source: Any, source_lang: str | None, target_lang: str) -> Iterator[tuple[str, Any, str | None]]:
     """Yield the name of each source in a source, the source itself, and its language."""
-    if isinstance(source, tuple) and source and all(isinstance(side, list) for side in source):
+    if isinstance(source, tuple) and source and all(isinstance(side, list | tuple) for side in source):
         source = Dataset.from_dict(dict(zip(("source", "target"), source, strict=True)))
     if is_by_language(source):
         are_lists = all(isinstance(rows, list) for rows in source.values())

@@ -554,9 +554,10 @@ def _check_words(source: str, rows: Sequence[Record]) -> None:
 
 
 def _warn_of_labels(source: str, labels: set[str]) -> None:
-    """Warn of labels, or kinds of spans, that are scores, differ in capitals alone, or join others (`joy|anger`)."""
+    """Warn of labels or kinds of spans that are scores or counts, differ in capitals or join others (`joy|anger`)."""
     labels = {re.sub("^[BI]-", "", label) for label in labels}
-    scores = [label for label in sorted(labels) if "." in label and _NUMBER.fullmatch(label)]
+    numbers = sorted(filter(_NUMBER.fullmatch, labels))
+    scores = [label for label in numbers if "." in label or len(numbers) == 1]
     by_case = {label.casefold(): label for label in labels}
     for label in sorted(labels):
         joins = labels.issuperset(parts := re.split(r" ?[|;,+/] ?| ", label)) and len(parts) > 1
@@ -696,8 +697,7 @@ def value_of(record: object, column: str, where: str, remedy: str = _REMEDY) -> 
 
 def label_of(value: object, column: str, where: str, missing: str = UNLABELLED, classes: Container[str] = ()) -> str:
     """Return a label or an id as text, and `missing` for a missing one."""
-    if isinstance(value, str):
-        value = value.strip()
+    value = value.strip() if isinstance(value, str) else value
     if type(value) not in (str, int) or value == "" or _SCORED.fullmatch(str(value)):
         raise InputError(f"{where}: column {column!r} holds {json.dumps(value)}. Write a text or whole number alone.")
     # -1 and -100 are labels where the names of the set's classes say so.

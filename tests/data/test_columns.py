@@ -35,6 +35,8 @@ SENTENCES = ["Merhaba dünya, nasılsın?", "Hello world, how are you?"]
         ("trg,src,score", "fa", "src", "trg"),
         ("source_lang,target_lang,Source,Target", "fa", "Source", "Target"),
         ("translation,English", "fa", "translation", "English"),
+        ("en,xx", "fa", "xx", "en"),
+        ("en,xx,src", "fa", None, None),
         ("sentence,translation", "fa", "sentence", "translation"),
         ("id,English,Indonesian", "id", "Indonesian", "English"),
         ("id,en", "id", "id", "en"),

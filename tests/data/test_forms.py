@@ -986,7 +986,8 @@ def test_rows_in_memory_are_read_by_the_rules_of_files(tmp_path):
         load_parallel(ROWS, source_lang="de")
     for source in ({"de": (DE, EN)}, {"de": [(DE, EN)]}):
         assert load_parallel(source)["target"][:] == EN
-    assert load_parallel((DE, EN), source_lang="de")["source"][:] == DE
+    for sides in ((DE, EN), (tuple(DE), tuple(EN))):
+        assert load_parallel(sides, source_lang="de")["source"][:] == DE
     with pytest.raises(pyarrow.ArrowInvalid, match="expected length 2 but got length 1"):
         load_parallel((DE, EN[:1]), source_lang="de")
     parts = Dataset.from_dict({"split": ["test", "train"], "de": DE, "en": EN})

@@ -778,9 +778,12 @@ def test_offsets_are_no_words_and_two_columns_of_spans_are_told(tmp_path, caplog
     with pytest.raises(InputError, match="no column 'tokens'"):
         read(path)
     assert read(path, text_columns=["3"]).rows["tokens"][:] == [["Péter", "megy"], ["Ma", "esik"]]
-    path.write_text("Péter B-PER B-PER\nmegy O B-PER\n\nMa O O\nesik O O\n")
-    read(path)
-    assert "the last two columns label spans, as gold and predicted ones" in caplog.text
+    # Gold and predicted, outer and inner spans; phrases before names are no fault.
+    for first, last, told in (("PER", "PER", True), ("ORG", "LOC", True), ("NP", "PER", False)):
+        caplog.clear()
+        path.write_text(f"Péter B-{first} B-{last}\nmegy O O\n\nMa O O\nesik O O\n")
+        read(path)
+        assert ("the last two columns label spans (gold, predicted; or nested)" in caplog.text) == told
 
 
 def test_names_of_sentences_are_no_words(tmp_path):
@@ -796,6 +799,9 @@ def test_scores_as_classes_are_told_once(tmp_path, caplog):
     path.write_text("sentence1\tsentence2\tlabel\nGoed\tBest\t0.5\nGoed\tFout\t0.1\nGoed\tGoed\t4.5\n")
     assert read(path, "sequence", "nl").label_names == {"0.5", "0.1", "4.5"}
     assert caplog.text.count("the label '0.1' is a class of its own") == caplog.text.count("of its own") == 1
+    path.write_text("text\tlabel\nGoed\tja\nFout\tnee\nTotaal\t2\n")
+    read(path, "sequence", "nl")
+    assert "the label '2' is a class of its own, next to 2, ja, nee" in caplog.text
 
 
 def test_brackets_of_coreference_are_no_names(tmp_path):

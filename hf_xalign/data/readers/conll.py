@@ -29,7 +29,6 @@ _COMMENT = re.compile(r"#\s*(?P<key>intent|text|sent_id)\s*[:=]\s*(?P<value>.*\S
 _KEY = re.compile(r"#\s*\w[^=]* = ")
 _TAGGED = [re.compile(rf".+{mark}[^{mark}]+") for mark in ("/", "_", r"\|")]  # a word and its tag in one cell
 _LONGEST = 500  # words of a file of one sentence
-_FEW = 3  # values of a column that may name annotators
 WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
 
 
@@ -212,8 +211,9 @@ def _label_column(
     # An annotator or an inner span may follow the labels (UNER, GermEval), an intent may precede them (xSID).
     spans = next(filter(lambda column: span_parts(values[column]), values), None) if first > 2 or annotated else None
     if spans or is_label:
-        if not spans and values and span_parts(before := [*values.values()][-1]) and before & last - {OUTSIDE}:
-            logger.warning("%s: the last two columns label spans, as gold and predicted ones: the last is read", path)
+        before = [*values.values()][-1] if values and not spans else set()
+        if span_parts(before) and not any(label[2:] in ("NP", "NC") for label in before):  # phrases of CoNLL-2003
+            logger.warning("%s: the last two columns label spans (gold, predicted; or nested): the last is read", path)
         return spans
     # TreeTagger writes the lemma last, which often equals the word.
     pairs = [(cells[first - 2].lower(), cells[-1].lower()) for cells in words]
@@ -223,13 +223,13 @@ def _label_column(
     if not tags:
         return None
     # Tags are fewer than lemmas.
-    column, names = min(tags, key=lambda column: len(values[column])), ", ".join(sorted(last)[:_FEW])
+    column, names = min(tags, key=lambda column: len(values[column])), ", ".join(sorted(last)[:3])
     if annotated or are_lemmas:
         kind = "lemmas" if are_lemmas else "annotators"
         logger.warning("%s: the labels are in column %s, because the last has %s (%s)", path, column, kind, names)
         return column
     # Names have small letters, unlike most tags.
-    if len(last) <= _FEW and all(name[0].isalpha() and not name.isupper() for name in last if name):
+    if len(last) <= 3 and all(name[0].isalpha() and not name.isupper() for name in last if name):
         logger.warning("%s: its last column, read as labels, holds %s. Or give --label_column %s", path, names, column)
     return None
 

@@ -42,7 +42,7 @@ _REMEDY = "Name the right ones by text_columns and label_column. Tables need hea
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")  # columns of its files, which have no header
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
 # Several classes of one text, as in GoEmotions, whose combinations would become classes.
-_SEVERAL = re.compile(r"\d+(?:,\d+)+|\[.*\]")
+_SEVERAL = re.compile(r"\d+(?:,\d+)+|\[['\"\d].*\]")
 _FASTTEXT = re.compile(r"__label__(?P<label>\S+)[\s,]+(?P<text>(?!__label__).*)")
 _OFFSETS = re.compile(r'\[(\[\d|\{"[^}]*start)')
 # Scores in a tagger's output, as a column or in the label, are no labels either.

@@ -157,10 +157,10 @@ def test_texts_with_marks_of_tools_are_told(tmp_path, caplog):
 
 
 def test_labels_that_are_one_label_or_several_are_told(tmp_path, caplog):
-    table = "text,label\na,Joy\nb,joy\nc,anger\nd,joy|anger\ne,x|y\nf,anger / joy\n"
-    assert len(read("a.csv", table, "is", "sequence", tmp_path).rows) == 6
+    table = "text,label\na,Joy\nb,joy\nc,anger\nd,joy|anger\ne,x|y\nf,anger / joy\ng,[none]\n"
+    assert len(read("a.csv", table, "is", "sequence", tmp_path).rows) == 7
     said = [record.getMessage() for record in caplog.records if "class of its own" in record.getMessage()]
-    assert len(said) == 3 and "'joy|anger' is a class of its own, next to Joy, anger, anger / joy, joy" in said[2]
+    assert len(said) == 3 and "'joy|anger' is a class of its own, next to Joy, [none], anger," in said[2]
     caplog.clear()
     table = "Bakı B-LOC\nvar o\n\nGəncə b-loc\nvar O\n\nZiya B-PER/LOC\nvə B-PER\n"
     words = read("a.conll", table, "az", "token", tmp_path)

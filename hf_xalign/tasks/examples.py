@@ -486,7 +486,7 @@ def read_examples(
         # Texts that are labelled by their languages are all read.
         if label_column not in forms.OF_ROW and (other := forms.other_language(record, language)):
             left_out = f"in {other}"
-        if record.get("answer") in ("reject", "ignore"):  # Prodigy's judgement of the label
+        if label_column != "answer" and record.get("answer") in ("reject", "ignore"):  # as Prodigy's annotators do
             left_out = "rejected by an annotator"
         if not left_out:
             _refuse_offsets(record, where)

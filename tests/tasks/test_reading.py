@@ -589,6 +589,8 @@ def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog, mo
     write_lines(nli, [*rows, {"text": "ja", "label": "no", "answer": "reject"}])
     assert columns(read(nli, "sequence"), "label") == [["yes"]]
     assert "4 of 6 texts have no label" in caplog.text
+    write_lines(nli, [{"text": "ja", "answer": answer} for answer in ("accept", "reject")])
+    assert columns(read(nli, "sequence", label_column="answer"), "label") == [["accept", "reject"]]
     write_lines(nli, [{"text": "ja", "label": label} for label in (-1, "0", "1", -100)])
     assert columns(read(nli, "sequence", label_names=["-1", "0", "1"]), "label") == [["-1", "0", "1"]]
     features = Features({"text": Value("string"), "label": ClassLabel(names=["-1", "0", "1"])})

@@ -117,8 +117,7 @@ def _find_header(path: Path, rows: Sequence[tuple[int, Cells]], languages: tuple
     following = [" ".join(words) for words in rows[-1][1]] if len(rows) > 1 else []
     names = [_NAMES.get(forms.english_name(field), field) for field in fields]
     numbered = any(map(str.isdecimal, fields))
-    pair = None if numbered else forms.find_columns(tuple(names), *languages)
-    if pair:
+    if not numbered and (pair := forms.find_columns(tuple(names), *languages)):
         return _Header(names, _columns(path, pair, names, following, languages))
     if len(fields) == 2 and not numbered and (not row or forms.looks_like_header(fields, following, *languages)):
         fault = f"does not say which word is {languages[1]}. Name both columns by codes"

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 Sides = tuple[str, str, str, str]  # source, target and their languages
 # Columns that hold texts by language, of the Hub's translation datasets and of TED's talks in many languages.
 _NESTED = ("translation", "translations")
+_asked_code = cache(check_language)  # each row needs it
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def check_row_language(lang: Any, column: str, asked: str | None, where: str) ->
         raise InputError(f"{where}: the row has no {column}. Give it by {column}=, or before the source: de=PATH.")
     if asked is not None and lang and not covers_language(asked, lang):
         raise InputError(f"{where}: {column} is {lang!r} in the row, but {asked!r} was asked for. Make the two agree.")
-    return str(lang) if asked is None else check_language(asked, column)
+    return str(lang) if asked is None else _asked_code(asked, column)
 
 
 def _clean_side(value: Any, column: str, where: str) -> str:

@@ -12,7 +12,7 @@ from support.card import make_record
 from support.families import save_base
 from support.launch import slow
 from support.numeric import assert_rounding
-from support.recipe import QUIET, command, make_files, output_of, record_of
+from support.recipe import QUIET, command, make_files, output_of
 from support.tiny import SENTENCES, make_links
 
 from hf_xalign.cli.main import main
@@ -26,7 +26,7 @@ from hf_xalign.modeling import word_vectors
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.recipes import fao, mao, mapping, ppa
 from hf_xalign.recipes.fao import main as fao_main
-from hf_xalign.record import write_record
+from hf_xalign.record import read_record, write_record
 from hf_xalign.report.retrievals import changed_retrievals, retrieve_words
 from hf_xalign.statistics.comparison import load_system
 from hf_xalign.tables import score_rows
@@ -187,7 +187,7 @@ def evaluated(capsys, *words):
 @pytest.mark.parametrize("kind", [*slow(["mao"]), "fao", "ppa", "mapping"])
 def test_a_run_is_scored_as_its_own_table_says(kind, run_of, capsys):
     run = run_of(kind)
-    record, found = record_of(run), evaluated(capsys, run)
+    record, found = read_record(run), evaluated(capsys, run)
     assert found["models"] == {"before": record["base_model"]["name"], "after": str(run)}
     shown = score_rows(record)
     assert shown and set(shown) <= set(score_rows(found)) and {row[0] for row in score_rows(found)} == {"hi"}

@@ -5,10 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.recipe import command, make_files, on_files, output_of, record_of
+from support.recipe import command, make_files, on_files, output_of
 from support.tiny import SENTENCES
 
 from hf_xalign.recipes import fao, mao, mapping, ppa
+from hf_xalign.record import read_record
 
 ENGLISH = [english for _, english, _ in SENTENCES]
 LABELLED = [
@@ -67,7 +68,7 @@ def _short_runs(request):
 
 def made(main, words, folder):
     text = output_of(main, words)
-    return SimpleNamespace(folder=folder, record=record_of(folder), printed=text)
+    return SimpleNamespace(folder=folder, record=read_record(folder), printed=text)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.recipe import DERIVE, output_of, pretraining_command, record_of
+from support.recipe import DERIVE, output_of, pretraining_command
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xalign.data.derived import language
@@ -10,6 +10,7 @@ from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
 from hf_xalign.recipes.align_mlm import main
+from hf_xalign.record import read_record
 
 PUBLISHED = ("--pair_halves", "padded", "--long_sentences", "drop", "--alignment_languages", "true")
 
@@ -18,7 +19,7 @@ def test_a_derived_language(files, tmp_path):
     options = ["--eval_corpus", f"en={files / 'held.txt'}", "--dictionary_share", "0.5", "--seed", "3"]
     options += ["--alpha", "3", "--num_train_epochs", "12"]
     printed = output_of(main, pretraining_command(files, *DERIVE, *options, out=tmp_path))
-    record = record_of(tmp_path)
+    record = read_record(tmp_path)
     assert record["languages"] == {"pivot": "en", "others": ["en-x-inv-trans"]}
     assert record["losses"]["after"]["en"] < record["losses"]["before"]["en"]
     before, after = (record["scores"][when]["en-x-inv-trans"]["embedding_alignment"] for when in ("before", "after"))
@@ -48,7 +49,7 @@ def test_a_derived_language(files, tmp_path):
 )
 def test_other_objectives_on_some_layers_and_from_random_weights(objective, options, shape, files, tmp_path):
     main(pretraining_command(files, "--objective", objective, *options, "--max_steps", "2", out=tmp_path))
-    record = record_of(tmp_path)
+    record = read_record(tmp_path)
     assert record["settings"]["objective"] == objective and "losses" not in record
     assert (tmp_path / "token_entries.json").exists() == (objective == "dict_mlm")
     assert objective != "dict_mlm" or TokenEntries.load(tmp_path, vocab_size=10**6).seed == 5
@@ -97,5 +98,5 @@ def test_a_real_language_and_its_dictionary(files, tmp_path):
     # c is the same piece in both; a - ä of the tests is known from training, and in both dictionaries.
     assert "3 of the 3 entries with one piece for each word, of 4 in all\n" in printed
     assert "scored   1 entries of de, among 5 tokens" in printed
-    assert set(record_of(tmp_path / "out")["scores"]["after"]) == {"de"}
+    assert set(read_record(tmp_path / "out")["scores"]["after"]) == {"de"}
     assert len(TokenEntries.load(tmp_path / "out", vocab_size=10**6)) == 3

@@ -10,7 +10,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from support.numeric import assert_rounding
-from support.recipe import command, on_files, output_of, record_of, task_command
+from support.recipe import command, on_files, output_of, task_command
 from support.tiny import SENTENCES, make_links, make_tokenizer
 from transformers import AutoModel, AutoTokenizer
 
@@ -23,6 +23,7 @@ from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.parallel import read_linking, read_text
+from hf_xalign.record import read_record
 
 
 def test_fao(fao_run):
@@ -62,12 +63,12 @@ def test_subword_links_and_a_resumed_run(files, fao_run, tmp_path):
         fao.main(command(files, "--subword_links", "true", *options, out=tmp_path))
 
     run("2")
-    assert record_of(tmp_path)["links"]["de-en"]["links"] > fao_run.record["links"]["de-en"]["links"]
+    assert read_record(tmp_path)["links"]["de-en"]["links"] > fao_run.record["links"]["de-en"]["links"]
     (tmp_path / "results.json").unlink()
     run("3", "--resume_from_checkpoint", "true")
     state = json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())
     assert state["global_step"] == 3
-    assert record_of(tmp_path)["settings"]["max_steps"] == 3
+    assert read_record(tmp_path)["settings"]["max_steps"] == 3
 
 
 def links_by(folder, files):
@@ -82,7 +83,7 @@ def test_given_links_and_the_encoder_as_aligner(files, fao_run, tmp_path):
     options = ["--aligner", "encoder", "--eval_links", links, "--learning_rate", "0", "--max_steps", "1"]
     options += ["--report_to", "none"]
     fao.main(command(files, *options, out=tmp_path))
-    record = record_of(tmp_path)
+    record = read_record(tmp_path)
     assert fao_run.record["scores"]["before"] == record["scores"]["before"] == record["scores"]["after"]
     assert record["links"]["de-en"]["links"] == links_by(files / "base", files) > 0
 
@@ -90,7 +91,7 @@ def test_given_links_and_the_encoder_as_aligner(files, fao_run, tmp_path):
 def test_the_encoder_of_a_run_links(files, fao_run, tmp_path):
     aligner = ("--aligner", f"encoder:{fao_run.folder}")
     fao.main(command(files, *aligner, "--max_steps", "1", "--report_to", "none", out=tmp_path))
-    assert record_of(tmp_path)["links"]["de-en"]["links"] == links_by(fao_run.folder, files) > 0
+    assert read_record(tmp_path)["links"]["de-en"]["links"] == links_by(fao_run.folder, files) > 0
 
 
 def drawn(files, most=None, seed=0, *, draw="seed", drop_identical=False, subwords=False, **more):
@@ -142,7 +143,7 @@ def test_shards_with_links(files, tmp_path):
 
 def mao_on(files, folder, *options):
     mao.main(command(files, *options, "--report_to", "none", out=folder))
-    return record_of(folder)
+    return read_record(folder)
 
 
 def states(model, tokenizer, **kwargs):
@@ -251,7 +252,7 @@ def test_alignment_helps_the_builtin_encoder(config, tmp_path):
     # A third of the text: a few minutes where the whole takes a quarter of an hour.
     fewer = ["--max_train_pairs", "700", "--max_eval_pairs", "200", "--eval_strategy", "no"]
     recipe.main(["--config", str(path), "--output_dir", str(tmp_path), *fewer])
-    record = record_of(tmp_path)
+    record = read_record(tmp_path)
     for language in ("de", "bn"):
         before, after = (record["scores"][when][language]["retrieval_mean"] for when in ("before", "after"))
         assert after - before >= GAIN, language

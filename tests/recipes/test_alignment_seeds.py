@@ -8,11 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.launch import slow
-from support.recipe import command, on_files, output_of, record_of
+from support.recipe import command, on_files, output_of
 
 from hf_xalign.cli.main import main as cli
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, mao, mapping, ppa
+from hf_xalign.record import read_record
 from hf_xalign.statistics.comparison import load_system
 from hf_xalign.trainers.base import run as runs
 
@@ -46,7 +47,7 @@ def test_a_seed_is_the_run_of_that_seed(files, run_of, tmp_path, recipe):
     table = printed.rpartition("\n\n")[0].rpartition("\n\n")[2]
     assert table.splitlines()[-1].startswith(("seeds 1, 2; in percent", "WARNING"))
     align(recipe, files, tmp_path, "--seed", "2")
-    one, seed = record_of(tmp_path), record_of(folder / "seed-2")
+    one, seed = read_record(tmp_path), read_record(folder / "seed-2")
     assert one["scores"] == seed["scores"] and one["drift"] == seed["drift"] and seed["seed"] == 2
     there, here = weights(tmp_path), weights(folder / "seed-2")
     assert there.keys() == here.keys() and all(torch.equal(there[name], here[name]) for name in there)
@@ -54,7 +55,7 @@ def test_a_seed_is_the_run_of_that_seed(files, run_of, tmp_path, recipe):
     assert any(not torch.equal(here[name], other[name]) for name in here)
     # Every kept score is the record's.
     system = load_system(folder)
-    records = [record_of(folder / f"seed-{number}")["scores"] for number in (1, 2)]
+    records = [read_record(folder / f"seed-{number}")["scores"] for number in (1, 2)]
     assert system.scores("de").tolist() == [found["after"]["de"][system.metric] for found in records]
     assert system.metric == ("sentence_cls" if recipe is ppa else "retrieval_mean")  # of the curve
     for kept in (folder / "scores").glob("*/*"):
@@ -97,7 +98,7 @@ def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, run_of,
         with pytest.raises(InputError, match=message):
             align(fao, files, given, "--seeds", "1", *options)
     align(fao, files, given, "--seeds", "1", "--learning_rate", "1e-3", "--overwrite_output_dir", "true")
-    assert record_of(given / "seed-1")["settings"]["learning_rate"] == 1e-3
+    assert read_record(given / "seed-1")["settings"]["learning_rate"] == 1e-3
     assert cli(["evaluate", str(given)]) == 2
     assert "has several models. Name one of them, such as" in capsys.readouterr().err
 
@@ -105,7 +106,7 @@ def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, run_of,
 def test_one_call_compares_the_methods(files, run_of, tmp_path, capsys):
     mapping.main([*on_files(files, tmp_path / "map"), *SEEDS])
     folders = [run_of(fao)[1], run_of(mao)[1], tmp_path / "map"]
-    record = record_of(tmp_path / "map" / "seed-2")
+    record = read_record(tmp_path / "map" / "seed-2")
     assert load_system(tmp_path / "map").scores("de")[1] == record["scores"]["after"]["de"]["retrieval_mean"]
     mapping.main([*on_files(files, tmp_path / "map"), "--seeds", "2", "3"])
     assert "seed 2   finished before" in capsys.readouterr().out

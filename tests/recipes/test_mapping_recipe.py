@@ -10,7 +10,7 @@ from peft import get_peft_model
 from support.families import save_base
 from support.launch import slow
 from support.numeric import assert_rounding
-from support.recipe import on_files, output_of, record_of, task_command
+from support.recipe import on_files, output_of, task_command
 from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForSequenceClassification
 
@@ -24,6 +24,7 @@ from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes import finetune
 from hf_xalign.recipes.mapping import main
+from hf_xalign.record import read_record
 from hf_xalign.score import Score
 from hf_xalign.trainers import MappingConfig, MappingTrainer
 
@@ -32,7 +33,7 @@ OVER = ("--overwrite_output_dir", "true")
 
 def run(files, folder, *options):
     printed = output_of(main, [*on_files(files, folder), "--device", "cpu", *options])
-    return record_of(folder), printed
+    return read_record(folder), printed
 
 
 def dictionaries(files):
@@ -297,7 +298,7 @@ def vector_files(folder, words=60, size=6):
 def test_word_vectors_that_are_turned_are_turned_back(tmp_path, method):
     command = [*vector_files(tmp_path, words=120), "--method", method, "--vectors_format", "vec"]
     printed = output_of(main, [*command, "--direction", "from_pivot" if method == "vecmap" else "to_pivot"])
-    record = record_of(tmp_path / "out")
+    record = read_record(tmp_path / "out")
     after = record["scores"]["after"]["de"]
     assert after["bli_p@1"] == after["bli_p@1, cosine"] == after["bli_coverage"] == 1.0
     assert "de first" in printed
@@ -325,7 +326,7 @@ def test_word_vectors_from_python(tmp_path):
     trainer.save_model()
     with pytest.raises(InputError, match="the vectors are mapped: make a new trainer"):
         trainer.train()
-    record, expected = (record_of(tmp_path / name) for name in ("python", "out"))
+    record, expected = (read_record(tmp_path / name) for name in ("python", "out"))
     for name in ("scores", "intervals", "objective", "paper", "languages", "preset"):
         assert record[name] == expected[name], name
     for name in ("vectors/de.safetensors", "vectors/en.safetensors"):
@@ -338,7 +339,7 @@ def test_word_vectors_with_a_test_dictionary(tmp_path, caplog):
     command = [*vector_files(tmp_path), "--test_dictionary", str(tmp_path / "en-de.txt"), "--max_vectors", "50"]
     printed = output_of(main, command)
     assert "although its name says" not in caplog.text
-    record = record_of(tmp_path / "out")
+    record = read_record(tmp_path / "out")
     after = record["scores"]["after"]["de"]
     assert "15 entries, 13 with both words there, not " in printed and "held out 15 source words" in printed
     assert after["pool_bli"] == 50 and after["bli_coverage"] == 13 / 15 and after["bli_p@1"] == 1.0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from support.recipe import output_of, record_of, task_command
+from support.recipe import output_of, task_command
 from support.refusals import assert_refused, calls
 from support.tiny import SENTENCES
 from transformers import AutoModel
@@ -19,6 +19,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.mapping import LanguageMap
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes import finetune
+from hf_xalign.record import read_record
 from hf_xalign.tasks import LabelSet, TokenTask, read_examples
 from hf_xalign.trainers.base import run as runs
 
@@ -62,7 +63,7 @@ def files_of(folder):
 
 def assert_left(folder, recipe):
     """Require the files and the record of a recipe's run in a folder, and return the record."""
-    record, expected = record_of(folder), recipe.record
+    record, expected = read_record(folder), recipe.record
     assert record.keys() == expected.keys()
     for name in record.keys() - GIVEN:
         assert record[name] == expected[name], name
@@ -137,7 +138,7 @@ def test_a_task_model_leaves_it_too(files, tmp_path):
     given = {"train_dataset": [train], "eval_dataset": {part.language: part for part in held_out}}
     task = TokenTask(LabelSet.of(train.label_names), "span_f1")
     saved(hf_xalign.TaskTrainer(str(files / "base"), args, task=task, **given))
-    record, expected = (record_of(tmp_path / name) for name in ("python", "recipe/seed-42"))
+    record, expected = (read_record(tmp_path / name) for name in ("python", "recipe/seed-42"))
     assert record.keys() == expected.keys() and record["scores"] == expected["scores"]
     for name in ("languages", "task", "intervals", "trainable", "training_loss", "objective"):
         assert record[name] == expected[name], name
@@ -150,7 +151,7 @@ def test_pre_training_leaves_it_too(files, tmp_path):
     config = hf_xalign.AlignMLMConfig(objective="mlm", output_dir=str(tmp_path), max_steps=3, **QUIET)
     given = {"train_dataset": corpora, "eval_dataset": corpora}
     trainer = saved(hf_xalign.AlignMLMTrainer(str(files / "base"), config, **given))
-    record = record_of(tmp_path)
+    record = read_record(tmp_path)
     assert record["languages"] == {"pivot": "en", "others": ["de"]}
     assert record["losses"]["after"] == trainer.losses(trainer.eval_dataset)[0] != record["losses"]["before"]
     assert "README.md" in files_of(tmp_path)
@@ -204,7 +205,7 @@ def test_four_systems_with_two_seeds_are_one_call(files, tmp_path, monkeypatch):
     assert [line.split()[0] for line in printed.splitlines()[2:6]] == ["before", "joint", "mao", "map"]
     for number, run in enumerate(runs):
         folder = Path(f"runs/mao/seed-{number}")
-        record = record_of(folder)
+        record = read_record(folder)
         assert run["languages"]["de"]["score"] == record["scores"]["after"]["de"]["retrieval_mean"]
         assert "a DataFrame given in Python" in (folder / "README.md").read_text("utf-8")
         [entry] = record["data"]["train"]
@@ -267,7 +268,7 @@ def test_an_adapter_by_its_config(files, tmp_path):
         )
 
     trainer, whole = saved(make("adapter")), train("fao", files, tmp_path / "whole", preset="joint", max_steps=2)
-    record, other = record_of(tmp_path / "adapter"), record_of(whole.args.output_dir)
+    record, other = read_record(tmp_path / "adapter"), read_record(whole.args.output_dir)
     assert record["adapter"]["peft_type"] == "LORA" and record["trainable"]["share"] < 0.5
     assert record["scores"]["before"] == other["scores"]["before"]
     assert "adapter_config.json" in files_of(tmp_path / "adapter")

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 from support.card import make_record
-from support.recipe import command, output_of, pretraining_command, record_of, task_command
+from support.recipe import command, output_of, pretraining_command, task_command
 
 from hf_xalign.model_cards import render_card
 from hf_xalign.recipes import align_mlm, fao, finetune, ppa
-from hf_xalign.record import find_warnings
+from hf_xalign.record import find_warnings, read_record
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 # Weights that do not move, and losses that are handed in: a run that really diverges ends differently on each CPU.
@@ -42,7 +42,7 @@ def test_a_loss_that_grew_is_in_record_card_and_table(files, recipe, words, opti
     monkeypatch.setattr(AlignmentTrainer, "loss_change", lambda self: DIVERGED)
     printed = output_of(recipe.main, words(files, *STILL, *options, out=tmp_path))
     folder = tmp_path / "seed-42" if recipe is finetune else tmp_path
-    record = record_of(folder)
+    record = read_record(folder)
     assert record["training_loss"] == DIVERGED and record["warnings"] == [SAID]
     assert f": {SAID}\n" in printed and "\nWARNING: " in printed
     title, first, *_ = (folder / "README.md").read_text("utf-8").partition("\n# ")[2].split("\n\n")

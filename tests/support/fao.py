@@ -25,24 +25,13 @@ def config(folder, **settings):
     return FAOConfig(output_dir=str(folder), **{**SMALL, "preset": "mao", "learning_rate": 1e-3, **settings})
 
 
-def make(folder, model=None, pairs=24, callbacks=None, tokenizer=None, **settings):
+def make(folder, model=None, data=None, pairs=24, callbacks=None, tokenizer=None, terms=None, **settings):
     return FAOTrainer(
         make_encoder() if model is None else model,
         config(folder, **settings),
-        train_dataset=make_links(pairs),
+        train_dataset=make_links(pairs) if data is None else data,
         eval_dataset=make_links(8),
         processing_class=make_tokenizer() if tokenizer is None else tokenizer,
-        callbacks=callbacks,
-    )
-
-
-def make_learner(folder, model, data, callbacks=None, terms=None, **settings):
-    return FAOTrainer(
-        model,
-        config(folder, **{"learning_rate": 0.01, **settings}),
-        train_dataset=data,
-        eval_dataset=make_links(8),
-        processing_class=make_tokenizer(),
         callbacks=callbacks,
         objective=terms,
     )

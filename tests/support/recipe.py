@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 
-from hf_xalign.record import read_record
 from support.families import save_base
 from support.tiny import SENTENCES
 
@@ -73,7 +72,3 @@ def output_of(main, words) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         main(words)
     return out.getvalue()
-
-
-def record_of(folder) -> dict:
-    return read_record(folder)

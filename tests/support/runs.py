@@ -80,7 +80,7 @@ def make(
         else:
             settings = {"objective": "l2", "regularizer_weight": 1.0, **settings}
         model = fao.lora(dropout, layers=4) if lora else make_encoder(layers=4, types=types, **encoder)
-        made = fao.make_learner(folder, model, two_languages(count), **settings)
+        made = fao.make(folder, model, two_languages(count), **{"learning_rate": 0.01, **settings})
     elif trainer == "mao":
         made = mao.make(folder, make_encoder(layers=4, **encoder), data=two_languages(count), **settings)
     elif trainer == "align_mlm":

@@ -5,9 +5,9 @@ import logging
 import socket
 
 import pytest
+from support import fao
 from support.card import make_record
-from support.fao import make_learner
-from support.tiny import make_encoder, make_links
+from support.tiny import make_links
 from support.trackers import offline, read_runs, trackio_runs
 
 from hf_xalign.trainers.base.tracking import finish_run, track_record
@@ -17,7 +17,7 @@ SECRET = "hf_" + "x" * 30
 
 def make(folder, **settings):
     settings = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 3, "learning_rate": 1e-4, **settings}
-    return make_learner(folder, make_encoder(), make_links(24), **settings)
+    return fao.make(folder, **settings)
 
 
 @pytest.fixture(scope="module")

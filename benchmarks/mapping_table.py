@@ -84,12 +84,12 @@ def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
             start = time.perf_counter()
             learnt = {language: trainer.learn(language) for language in trainer.languages}
             taken = time.perf_counter() - start
-            scores, intervals = trainer.score({language: one for language, (one, _) in learnt.items()})
+            scores, intervals = trainer.score(learnt)
             rows[f"{name}, {supervision}"] = {
                 "scores": scores,
                 "intervals": intervals,
                 "seconds": taken,
-                "dictionary": {language: used and used._asdict() for language, (_, used) in learnt.items()},
+                "dictionary": dict(trainer.coverage),
             }
     anchors = {language: {"words": len(found)} for language, found in trainer.anchors.items()}
     return {"rows": rows, "anchors": anchors, "links": trainer.text["links"], "seconds": seconds}

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hf_xalign.trainers import PPATrainer as PPATrainer
     from hf_xalign.trainers import TaskConfig as TaskConfig
     from hf_xalign.trainers import TaskTrainer as TaskTrainer
+    from hf_xalign.trainers import VectorMappingTrainer as VectorMappingTrainer
     from hf_xalign.trainers import train_seeds as train_seeds
 
 # Every other name is in hf_xalign.trainers.
@@ -53,6 +54,7 @@ _METHODS = ("AlignMLM", "Continual", "FAO", "MAO", "Mapping", "PPA", "Task")
 
 __all__ = [
     "__version__",
+    "VectorMappingTrainer",
     "train_seeds",
     *_HOME,
     *(f"{method}{part}" for method in _METHODS for part in ("Config", "Trainer")),

@@ -44,28 +44,30 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     args.check_files()
 
     from hf_xalign.modeling.loading import choose_device
-    from hf_xalign.recipes.parts.mapping_data import load_mapping
+    from hf_xalign.recipes.parts.mapping_data import load_mapping, load_vectors
     from hf_xalign.recipes.parts.run import print_seeds
     from hf_xalign.tables import format_table
-    from hf_xalign.trainers.mapping import MappingTrainer, take_folder
+    from hf_xalign.trainers.mapping.base import MapTrainer, take_folder
+    from hf_xalign.trainers.mapping.trainer import MappingTrainer
 
-    def show(trainer: MappingTrainer) -> None:
+    def show(trainer: MapTrainer) -> None:
         print("\n" + format_table(trainer.record))
 
     settle_cpu(choose_device(args.device).type)
     if not data.dry_run:
         take_folder(args, data.model_name_or_path)
-    trainer = load_mapping(data, args)
+    trainer = load_vectors(data, args) if args.source_vectors else load_mapping(data, args)
+    print("\n".join(trainer.describe()))
     if data.dry_run:
         print("dry run: nothing was learnt or saved")
-    elif data.seeds:
+    elif data.seeds and isinstance(trainer, MappingTrainer):  # word vectors have one seed
         trainer.prepare()  # the vectors of one pass are those of each seed
         about = trainer.about_scores()
         about["settings"]["drawn_by"] = args.seed
         print_seeds(trainer.seeded, args, data.seeds, about=lambda seed: {**about, "seed": seed}, after=show)
     else:
         trainer.train()
-        trainer.save_model(vectors_format=args.vectors_format)
+        trainer.save_model()
         show(trainer)
 
 

@@ -25,24 +25,24 @@ FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1396, 21),
-    "core": (2746, 54),
-    "data": (7160, 118),
+    "core": (2748, 54),
+    "data": (7154, 118),
     "evaluation": (1902, 17),
     "explore": (233, 2),
     "hub": (343, 9),
     "links": (1654, 24),
-    "mapping": (1520, 17),
+    "mapping": (1508, 17),
     "metrics": (488, 2),
     "model_cards": (539, 0),
-    "modeling": (4693, 67),
-    "objectives": (1224, 8),
+    "modeling": (4593, 67),
+    "objectives": (1188, 8),
     "prepare": (924, 3),
-    "recipes": (2403, 26),
+    "recipes": (2422, 26),
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (717, 9),
     "tasks": (2783, 51),
-    "trainers": (6528, 73),
+    "trainers": (6661, 71),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from hf_xalign.trainers.fao_config import FAOConfig as FAOConfig
     from hf_xalign.trainers.mao import MAOTrainer as MAOTrainer
     from hf_xalign.trainers.mao_config import MAOConfig as MAOConfig
-    from hf_xalign.trainers.mapping import MappingTrainer as MappingTrainer
-    from hf_xalign.trainers.mapping_config import MappingConfig as MappingConfig
+    from hf_xalign.trainers.mapping.trainer import MappingTrainer as MappingTrainer
+    from hf_xalign.trainers.mapping.trainer_config import MappingConfig as MappingConfig
+    from hf_xalign.trainers.mapping.vectors import VectorMappingTrainer as VectorMappingTrainer
     from hf_xalign.trainers.ppa import PPATrainer as PPATrainer
     from hf_xalign.trainers.ppa_config import PPAConfig as PPAConfig
     from hf_xalign.trainers.task import TaskTrainer as TaskTrainer
@@ -32,14 +33,16 @@ _HOME = {
     "Continual": "continual",
     "FAO": "fao",
     "MAO": "mao",
-    "Mapping": "mapping",
+    "Mapping": "mapping.trainer",
     "PPA": "ppa",
     "Task": "task",
     "WordAlignment": "base.word",
 }
+# Names that are not those of a method's config and trainer.
+_OTHERS = {"VectorMappingTrainer": "mapping.vectors", "train_seeds": "base.seeds"}
 __all__ = [
     "NonFiniteLossError",
-    "train_seeds",
+    *_OTHERS,
     *(f"{method}{part}" for method in _HOME for part in ("Config", "Trainer")),
 ]
 
@@ -47,7 +50,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "train_seeds":
-        return import_module(f"{__name__}.base.seeds").train_seeds
+    if name in _OTHERS:
+        return getattr(import_module(f"{__name__}.{_OTHERS[name]}"), name)
     module = _HOME[name.removesuffix("Trainer").removesuffix("Config")]
     return getattr(import_module(f"{__name__}.{module}{'_config' * name.endswith('Config')}"), name)

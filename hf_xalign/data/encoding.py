@@ -323,8 +323,6 @@ class _PairEncoder:
         """Encode the pairs; errors name a pair by its number in `rows`."""
         encode = _encode_subwords if self.subwords else tokenize_words
         columns: dict[str, list] = {"links": [], "source_lang": batch["source_lang"]}
-        if "teacher" in batch:
-            columns["teacher"] = batch["teacher"]
         spans = {}
         for side in ("source", "target"):
             columns[f"{side}_ids"], spans[side] = encode(self.tokenizer, batch[f"{side}_words"], self.max_length)
@@ -380,8 +378,7 @@ def encode_pairs(
     Returns:
         A memory-mapped dataset with these columns: `source_ids` and `target_ids` (token ids); `source_starts`,
         `source_ends`, `target_starts` and `target_ends` (token span of each word; start == end if it has no token);
-        `links` ((i, j) word indices); `source_lang`; `length` (tokens of the longer side); `teacher`, if `dataset` has
-        it.
+        `links` ((i, j) word indices); `source_lang`; `length` (tokens of the longer side).
 
     Raises:
         InputError: a column is missing, the tokenizer has no `word_ids`, a link points outside its sentence, or no

@@ -32,15 +32,6 @@ class Matched(NamedTuple):
     target_words: list[str]
 
 
-class Coverage(NamedTuple):
-    """Numbers of distinct dictionary entries: all, with a source anchor, with a target anchor, and with both."""
-
-    entries: int
-    source: int
-    target: int
-    used: int
-
-
 def linked_vectors(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -95,9 +86,7 @@ def linked_vectors(
     return Matched(torch.cat(vectors["source"]), torch.cat(vectors["target"]), words["source"], words["target"])
 
 
-def dictionary_vectors(
-    entries: Sequence[tuple[str, str]], source: Anchors, target: Anchors
-) -> tuple[Matched, Coverage]:
+def dictionary_vectors(entries: Sequence[tuple[str, str]], source: Anchors, target: Anchors) -> Matched:
     """Look up the anchors of both words of each dictionary entry (dictionary supervision).
 
     Args:
@@ -112,13 +101,12 @@ def dictionary_vectors(
     rows = torch.stack([source.lookup([a for a, _ in entries]), target.lookup([b for _, b in entries])], dim=1)
     has_anchor = rows >= 0
     usable = has_anchor.all(1)
-    coverage = Coverage(len(entries), int(has_anchor[:, 0].sum()), int(has_anchor[:, 1].sum()), int(usable.sum()))
-    if not coverage.used:
+    if not usable.any():
+        of_source, of_target = has_anchor.sum(0).tolist()
         raise InputError(
-            f"none of the dictionary's {coverage.entries} entries has an anchor on both sides (source "
-            f"{coverage.source}, target {coverage.target} words found). Use more text, a larger max_words, or a "
-            "dictionary of these two languages in this order."
+            f"no entry of {len(entries)} has an anchor on both sides (source {of_source}, target {of_target}). Use "
+            "more text, a larger max_words, or a dictionary of these two languages in this order."
         )
     rows = rows[usable]
     words = map(list, zip(*compress(entries, usable.tolist())))
-    return Matched(source.vectors[rows[:, 0]], target.vectors[rows[:, 1]], *words), coverage
+    return Matched(source.vectors[rows[:, 0]], target.vectors[rows[:, 1]], *words)

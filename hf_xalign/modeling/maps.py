@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -59,22 +58,11 @@ class SideMap:
             mapped = torch.einsum("nli,loi->nlo", normal, self.weight.to(vectors))
         return mapped if self.offset is None else mapped + self.offset.to(vectors)
 
-    def undo(self, vectors: Tensor) -> Tensor:
-        """Return the x that maps to `vectors` (n, layers, out); if there is a `unit` step, x is normalized."""
-        shifted = vectors if self.offset is None else vectors - self.offset.to(vectors)
-        with torch.autocast(vectors.device.type, enabled=False):
-            normal = torch.einsum("nlo,lio->nli", shifted, self.inverted.to(vectors))
-        if "unit" in self.steps:
-            return normal
-        return normal + sum((mean.to(vectors) for mean in self.means), torch.zeros(()).to(vectors))
-
     def affine(self) -> tuple[Tensor, Tensor]:
         """Return the whole map as W (layers, out, in) and b (layers, out) of x -> W x + b."""
         if "unit" in self.steps:
             raise InputError(
-                "this map divides vectors by their length, so it is not affine and cannot be put into a model. Learn "
-                "it with steps=() or steps=('center',), or replace the divisions by LanguageMap.linear (--linear "
-                "true)."
+                "this map divides vectors by their length, as no matrix does. Use procrustes or rcsls (center=false)."
             )
         # In float64, because means are long and their difference is short.
         offset = self.weight.new_zeros(self.weight.shape[:2]) if self.offset is None else self.offset
@@ -82,31 +70,6 @@ class SideMap:
         for mean in self.means:
             offset = offset - torch.einsum("loi,li->lo", self.weight.double(), mean.double())
         return self.weight, offset.to(self.weight)
-
-    def linear(self, vectors: Tensor) -> SideMap:
-        """Return an affine map that divides by the mean length of `vectors` instead of each vector's length."""
-        vectors, scale, means = vectors.double(), torch.ones(()).double(), iter(self.means)
-        shift = vectors.new_zeros(vectors.shape[1:])
-        for step in self.steps:
-            if step == "unit":
-                length = torch.linalg.vector_norm(vectors * scale - shift, dim=-1).mean(0).unsqueeze(-1)
-                scale, shift = scale / length, shift / length
-            else:
-                shift = shift + next(means).double()
-        weight = self.weight.double()
-        offset = -torch.einsum("loi,li->lo", weight, shift)
-        if self.offset is not None:
-            offset = offset + self.offset.double()
-        return SideMap((weight * scale.unsqueeze(-1)).to(self.weight), offset.to(self.weight))
-
-    @cached_property
-    def inverted(self) -> Tensor:
-        """The inverse of W, float64 (layers, in, out)."""
-        wide = self.weight.double()
-        singular = torch.linalg.svdvals(wide)
-        if bool((singular[:, -1] <= singular[:, 0] * torch.finfo(torch.float32).eps).any()):
-            raise InputError("this map has no inverse: its matrix is singular to the precision of float32")
-        return torch.linalg.inv(wide)
 
     def _select(self, rows: list[int]) -> SideMap:
         offset = None if self.offset is None else self.offset[rows]
@@ -133,8 +96,6 @@ class LanguageMap:
         >>> one = LanguageMap(SideMap(turn), source_lang="de", target_lang="en")
         >>> one.project(torch.tensor([[1.0, 2.0]])).tolist()
         [[-2.0, 1.0]]
-        >>> one.inverse().apply(torch.tensor([[-2.0, 1.0]])).tolist()
-        [[1.0, 2.0]]
     """
 
     source: SideMap
@@ -170,75 +131,15 @@ class LanguageMap:
             return vectors
         return side_map(layered)[:, 0] if vectors.dim() == 2 else side_map(layered)
 
-    def apply(self, vectors: Tensor) -> Tensor:
-        """Map vectors of the source language, shaped as for [`project`], to the target language's space.
-
-        If the target's vectors are normalized (VecMap), the result is in the space of the normalized vectors.
-
-        Raises:
-            InputError: the vectors do not fit the map, or the target's map has no inverse.
-        """
-        mapped = self.project(vectors)
-        if self.target is None:
-            return mapped
-        return self.target.undo(mapped) if mapped.dim() == 3 else self.target.undo(mapped.unsqueeze(1))[:, 0]
-
-    def inverse(self) -> LanguageMap:
-        """Return the map from the target to the source language, with the same shared space.
-
-        Raises:
-            InputError: a matrix has no inverse.
-        """
-        # Raises now instead of at the first use.
-        _ = self.source.inverted
-        target = self.target
-        if target is None:
-            weight = self.source.weight
-            target = SideMap(torch.eye(weight.shape[1]).to(weight).repeat(len(weight), 1, 1))
-        return replace(
-            self, source=target, target=self.source, source_lang=self.target_lang, target_lang=self.source_lang
-        )
-
     def affine(self) -> tuple[Tensor, Tensor]:
-        """Return the map of [`apply`] as W (layers, dim, dim) and b (layers, dim) of x -> W x + b.
+        """Return the map of the source language as W (layers, dim, dim) and b (layers, dim) of x -> W x + b.
 
         Raises:
-            InputError: a step divides by the length, or the target's map has no inverse.
+            InputError: a step divides by the length, or the target language is mapped too.
         """
-        weight, offset = self.source.affine()
-        if self.target is None:
-            return weight, offset
-        _, shift = self.target.affine()
-        back = self.target.inverted
-        offset = torch.einsum("lio,lo->li", back, offset.double() - shift.double())
-        return (back @ weight.double()).to(weight), offset.to(weight)
-
-    def linear(self, source: Tensor, target: Tensor) -> LanguageMap:
-        """Return an affine map that can be put into a model, in place of a map that divides by lengths (VecMap,
-        RCSLS).
-
-        Each division by a vector's length becomes a division by the mean length of the given vectors. Then the source
-        is scaled so that both languages have the same mean length in the shared space, which a map learnt for cosines
-        leaves open. The neighbours of vectors with other lengths change, and the more lengths vary the more they do.
-
-        Args:
-            source: float (n, layers, dim), vectors of the source language, such as those the map was learnt on.
-            target: float (m, layers, dim), vectors of the target language.
-
-        Example:
-            >>> one = LanguageMap(SideMap(torch.eye(2)[None], None, ("unit",)))
-            >>> one.linear(torch.tensor([[[0.0, 2.0]]]), torch.tensor([[[3.0, 0.0]]])).affine()[0].tolist()
-            [[[1.5, 0.0], [0.0, 1.5]]]
-        """
-        source_side = self.source.linear(source)
-        target_side = None if self.target is None else self.target.linear(target)
-        mapped = target if target_side is None else target_side(target)
-        target_length = torch.linalg.vector_norm(mapped, dim=-1).mean(0)
-        source_length = torch.linalg.vector_norm(source_side(source), dim=-1).mean(0)
-        ratio = (target_length / source_length).to(source_side.weight).unsqueeze(-1)
-        assert source_side.offset is not None
-        source_side = SideMap(source_side.weight * ratio.unsqueeze(-1), source_side.offset * ratio)
-        return replace(self, source=source_side, target=target_side, method=f"{self.method}, linear")
+        if self.target is not None:
+            raise InputError("this map changes both languages, and a model can hold that of one. Use procrustes.")
+        return self.source.affine()
 
     def of(self, layers: Iterable[int]) -> LanguageMap:
         """Return the map of some of its layers."""

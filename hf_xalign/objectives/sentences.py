@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import ClassVar, cast
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
 
-from hf_xalign.checks import GIVEN, needs, setting
+from hf_xalign.checks import setting
 from hf_xalign.distributed import gather_rows
-from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.objectives.term import Read, Term, Vectors
 from hf_xalign.objectives.words import Distance, Norm
 
@@ -139,22 +137,12 @@ class ProjectedContrast(Term):
 
 @dataclass(kw_only=True)
 class SentenceTeacher(Distance):
-    """Distance of both sentences of a pair to a teacher's vector of the pivot sentence (Reimers and Gurevych 2020).
+    """Distance of both sentences of a pair to the pivot sentence's vector in the encoder before training.
 
-    sentence-transformers makes encoders multilingual by this loss. The teacher is the encoder before training, or
-    another encoder. If the teacher's vectors have another size, both sentences go through a linear map, which is
-    trained too and left out of the result.
+    The loss is that of sentence-transformers' distillation (Reimers and Gurevych 2020), with another teacher. The
+    arguments are those of [`Distance`].
 
-    Args: (see [`Distance`] for the others)
-        teacher: an encoder for [`hf_xalign.load`]; None: the encoder before training, with mean pooling.
-        pooling: pooling of the teacher's last layer.
-        prompt: text before each sentence of the teacher, such as `query: `; default: that of its tokenizer.
-
-    Inputs: `vectors.sentences` (2B, layers, dim), and `vectors.sentences0` of the same shape, or with a teacher
-    `batch["teacher"]` float32 (B, size).
-
-    Raises:
-        InputError: `prompt` or another `pooling` than `mean` without `teacher`.
+    Inputs: `vectors.sentences` and `vectors.sentences0`, (2B, layers, dim).
 
     Example:
         >>> sentences, before = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), torch.tensor([[[9.0, 9.0]], [[0.0, 1.0]]])
@@ -163,25 +151,9 @@ class SentenceTeacher(Distance):
     """
 
     norm: Norm = "relative"
-    teacher: str | None = None
-    pooling: SentencePooling = setting("mean", rules=[needs(teacher=GIVEN)])
-    prompt: str | None = setting(None, rules=[needs(teacher=GIVEN)])
 
     name: ClassVar[str] = "teacher"
-    reads: ClassVar[tuple[Read, ...]] = ("sentences",)
-    # Of the teacher's vectors, set from the pairs.
-    size: int | None = field(default=None, init=False, repr=False)
-    _mapped: bool = field(default=False, init=False, repr=False)
-
-    @property
-    def needs(self) -> frozenset[Read]:
-        """Return the names of the tensors that the term reads with its settings."""
-        return super().needs | {"teacher" if self.teacher else "sentences0"}
-
-    def head(self, size: int) -> nn.Module | None:
-        """Return a linear map to the teacher's size, or None if the sizes are equal."""
-        self._mapped = self.size not in (None, size)
-        return nn.Linear(size, cast(int, self.size), bias=False) if self._mapped else None
+    reads: ClassVar[tuple[Read, ...]] = ("sentences", "sentences0")
 
     def items(self, batch: dict[str, torch.Tensor]) -> int:
         """Return the number of sentences of a batch."""
@@ -189,19 +161,12 @@ class SentenceTeacher(Distance):
 
     def __call__(self, vectors: Vectors) -> torch.Tensor:
         """Return the sum of the sentences' distances."""
-        sentences = vectors.sentences
-        pivot = vectors.batch["teacher"].unsqueeze(1) if self.teacher else vectors.sentences0.chunk(2)[1]
+        sentences, (_, pivot) = vectors.sentences, vectors.sentences0.chunk(2)
         with torch.autocast(sentences.device.type, enabled=False):
-            if self._mapped:
-                head = cast(nn.Linear, vectors.heads(self.name))
-                sentences = head(sentences.to(head.weight.dtype))
             return self.distance(sentences, torch.cat([pivot, pivot]).to(sentences.dtype)).sum()
 
     def formula(self) -> str:
         """Return the term without its weight as plain text."""
-        moved = "W s" if self._mapped else "s"
-        distance = f"{self.over()} over sentences ||{moved} - p0||{self.power('p0')}, p0: the pair's pivot sentence"
-        if self.teacher is None:
-            return f"{distance} before training"
-        name = Path(self.teacher).name if Path(self.teacher).is_dir() else self.teacher
-        return f"{distance} in {name} ({self.pooling} token)"
+        return (
+            f"{self.over()} over sentences ||s - p0||{self.power('p0')}, p0: the pair's pivot sentence before training"
+        )

@@ -19,7 +19,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast import KeyQueue
 
 Read = Literal[
-    "links", "words", "f0", "sentences", "sentences0", "teacher", "texts", "sub_batches", "keys", "projections",
+    "links", "words", "f0", "sentences", "sentences0", "texts", "sub_batches", "keys", "projections",
     "masked", "entries",
 ]  # fmt: skip
 _BY_LAYER = ("words", "f0", "sentences", "sentences0")  # vectors of several layers
@@ -101,7 +101,6 @@ class Term(ABC):
     - `f0`: `vectors.f0` of the words of `kept`, and `batch["kept_words"]` int64 (G,), their places in `words`.
     - `sentences`: `vectors.sentences`.
     - `sentences0`: `vectors.sentences0`.
-    - `teacher`: `batch["teacher"]` float32 (B, size), see [`SentenceTeacher`].
     - `texts`: `batch["texts"]` int64 (B,), equal for equal pivot sentences.
     - `sub_batches`: `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator`.
 

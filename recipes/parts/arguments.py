@@ -10,7 +10,7 @@ from hf_xalign.data.sources import PairText, check_files, check_models, parse_na
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import adapter_base
 from hf_xalign.record import DERIVED_FILE
-from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
+from hf_xalign.trainers.mapping.trainer_config import MappingConfig, VectorsFormat
 
 if TYPE_CHECKING:
     from hf_xalign.trainers import AlignMLMConfig, TaskConfig

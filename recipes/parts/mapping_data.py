@@ -21,56 +21,73 @@ from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.recipes.parts.arguments import DataArguments, MappingArguments
 from hf_xalign.recipes.parts.parallel import read_linking, read_text
 from hf_xalign.recipes.parts.run import reporting
-from hf_xalign.trainers.mapping import HELD_OUT, VECTORS, MappingTrainer
+from hf_xalign.trainers.mapping.trainer import MappingTrainer
+from hf_xalign.trainers.mapping.vectors import HELD_OUT, VECTORS, VectorMappingTrainer
 
 # `cc.de.300.vec.gz` and `wiki.de.vec`, the names of fastText's files.
 _FASTTEXT = re.compile(r"(?:cc|wiki)\.([a-z]{2,3})\.")
 
 
 def load_mapping(data: DataArguments, args: MappingArguments) -> MappingTrainer:
-    """Read the text, or the word vectors, and the dictionaries of a run, and return the trainer of its maps."""
+    """Read text and dictionaries of a run, and return the trainer of its maps."""
     started = time.perf_counter()
-    vectors = _vector_files(data, args) if args.source_vectors else {}
-    lexicons, files, entries = _read_dictionaries(args, data.target_lang, next(iter(vectors), None))
-    given: dict[str, Any]
-    if vectors:
-        anchors, entries["vectors"] = [], []
-        for language, file in vectors.items():
-            anchors.append(read_word2vec(Path(file).expanduser(), language, limit=args.max_vectors))
-            entries["vectors"].append(about(file, file, language=language, words=len(anchors[-1])))
-            files["vectors", language] = Path(file).name
-        source, target = anchors
-        if not args.test_dictionary:
-            split = {"split": f"1 of {HELD_OUT} source words"}
-            entries["test_dictionary"] = [entry | split for entry in entries["dictionary"]]
-        given = {"model": source, "pivot_model": target}
-    else:
-        text = read_text(data, data.eval_links)
-        given = {"train_dataset": text.train, "eval_dataset": text.evaluation, "protocols": text.protocols}
-        given |= {"linking": read_linking(data, args), "text": {}, "revision": data.model_revision}
-        own, of_pivot = (name or data.model_name_or_path for name in (args.source_model, args.target_model))
-        given |= {"model": own, "pivot_model": None if of_pivot == own else of_pivot}
-        for item in args.text:
-            name, language = parse_named(item, "text")
-            part = load_monolingual(name, lang=language, revision=data.dataset_revision)
-            given["text"].setdefault(language, []).extend(part["text"][:])
-            entries.setdefault("text", []).append(about(item, name, part, sentences=len(part)))
-        unused = "dictionary" if args.supervision == "parallel" else None
-        entries = {name: found for name, found in entries.items() if found and name != unused}
+    lexicons, files, entries = _read_dictionaries(args, data.target_lang)
+    text = read_text(data, data.eval_links)
+    linking = read_linking(data, args)
+    more: dict[str, list[str]] = {}
+    for item in args.text:
+        name, language = parse_named(item, "text")
+        part = load_monolingual(name, lang=language, revision=data.dataset_revision)
+        more.setdefault(language, []).extend(part["text"][:])
+        entries.setdefault("text", []).append(about(item, name, part, sentences=len(part)))
+    unused = "dictionary" if args.supervision == "parallel" else None
+    entries = {name: found for name, found in entries.items() if found and name != unused}
+    own, of_pivot = (name or data.model_name_or_path for name in (args.source_model, args.target_model))
     seconds = round(time.perf_counter() - started, 3)
-    trainer = MappingTrainer(
-        args=args,
+    return MappingTrainer(
+        own,
+        args,
+        train_dataset=text.train,
+        eval_dataset=text.evaluation,
+        pivot_model=None if of_pivot == own else of_pivot,
         **lexicons,
-        **given,
-        reporting=reporting(data, {"data": entries}, {"reading" if vectors else "loading": seconds}),
+        text=more,
+        linking=linking,
+        revision=data.model_revision,
+        protocols=text.protocols,
+        reporting=reporting(data, {"data": entries}, {"loading": seconds}),
         files=files,
     )
-    print("\n".join(trainer.describe()))
-    return trainer
+
+
+def load_vectors(data: DataArguments, args: MappingArguments) -> VectorMappingTrainer:
+    """Read word vectors and dictionaries of a run, and return the trainer of its map."""
+    started = time.perf_counter()
+    sources = _vector_files(data, args)
+    lexicons, files, entries = _read_dictionaries(args, data.target_lang, next(iter(sources)))
+    anchors, entries["vectors"] = [], []
+    for language, file in sources.items():
+        anchors.append(read_word2vec(Path(file).expanduser(), language, limit=args.max_vectors))
+        entries["vectors"].append(about(file, file, language=language, words=len(anchors[-1])))
+        files["vectors", language] = Path(file).name
+    if not args.test_dictionary:
+        split = {"split": f"1 of {HELD_OUT} source words"}
+        entries["test_dictionary"] = [entry | split for entry in entries["dictionary"]]
+    seconds = round(time.perf_counter() - started, 3)
+    source, target = anchors
+    return VectorMappingTrainer(
+        source,
+        target,
+        args,
+        **lexicons,
+        vectors_format=args.vectors_format,
+        reporting=reporting(data, {"data": entries}, {"reading": seconds}),
+        files=files,
+    )
 
 
 def _read_dictionaries(
-    args: MappingArguments, pivot: str, language: str | None
+    args: MappingArguments, pivot: str, language: str | None = None
 ) -> tuple[dict[str, Any], dict[tuple[str, str], str], dict[str, list[Entry]]]:
     """Return the dictionaries by option and language, their files, and the record's entries of these by option.
 

@@ -14,7 +14,6 @@ from support.maps import conditioned, languages, normal
 from support.nearest import vectors
 from support.numeric import assert_rounding, tolerance
 
-from hf_xalign.errors import InputError
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import _loss_and_gradient, rcsls
 from hf_xalign.mapping.self_learning import Dropout, _search
@@ -131,14 +130,12 @@ def test_least_squares_of_vectors_out_of_a_layer_norm(center):
         x, z = source[:300].double() @ inside, target[:300].double()
         wanted = least_squares(x, z, center=center)
         weight, unseen = found.source.weight[0], source[300:]
-        with pytest.raises(InputError, match="singular to the precision"):
-            found.inverse()
         # A layer norm on 12 numbers in float32, the mean and the variance among its operations, moves X by that much
         # relative to its own size; W follows by the condition number of X.
         about = {"operations": 3 * 12, "dtype": torch.float32}
         condition = torch.linalg.cond(x - x.mean(0) if center else x)
         close(weight, wanted.source.weight[0] @ inside.T, condition, **about)
-        close(found.apply(unseen), wanted.apply(unseen.double() @ inside), condition, **about)
+        close(found.project(unseen), wanted.project(unseen.double() @ inside), condition, **about)
 
 
 def condition(x, z):
@@ -198,7 +195,6 @@ def test_every_step_is_the_papers_with_the_means_of_vocabularies(whiten, name):
         x, z = torch.from_numpy(x), torch.from_numpy(z)
         close(found.source.weight, procrustes(x, z).source.weight, of_cross(x, z))
         close(found.project(target, "target"), z)
-        close(found.apply(source), found.project(source))
     own = vecmap(source, target, **options)
     assert (found.source.means[0] - own.source.means[0]).abs().max() > 1e-3
 
@@ -220,7 +216,7 @@ def test_layer_norm_takes_a_dimension(caplog):
         magnified = condition(*(loop_normalize(side.double(), side.double(), DEFAULT_STEPS) for side in inside))
         assert magnified < 200
         close(ours, theirs, magnified, operations=8 + 2 * 8, dtype=torch.float32)
-        assert found.apply(source).isfinite().all()
+        assert ours.isfinite().all()
 
 
 # ---- RCSLS and its neighbourhoods ----

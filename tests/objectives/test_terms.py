@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 
 import pytest
-import safetensors
 import torch
 from datasets import Dataset
 from support.align_mlm import make_entries, make_rows
@@ -13,7 +12,6 @@ from support.launch import STEP
 from support.numeric import assert_rounding
 from support.ppa import SMALL, make_pairs
 from support.tiny import make_encoder, make_links, make_tokenizer
-from transformers import ByT5Tokenizer
 
 from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.errors import InputError
@@ -262,46 +260,6 @@ def test_soft_links_need_no_aligner(tmp_path, monkeypatch):
     losses = [row["loss/transport"] for row in trainer.state.log_history if "loss/transport" in row]
     assert 0 < losses[-1] < losses[0]
     assert trainer.formula().startswith("mean over pairs sum over words T(i, j) (1 - cos(f(i, s), f(j, t)))")
-
-
-@pytest.mark.parametrize(("size", "given", "slow"), [(16, "words", False), (24, "text", False), (16, "text", True)])
-def test_another_encoder_teaches(size, given, slow, tmp_path):
-    teacher = make_encoder(seed=5, hidden=size).eval()
-    # A slow tokenizer cannot have a prompt.
-    tokenizer, prompt = (ByT5Tokenizer(), None) if slow else (make_tokenizer(), "the ")
-    teacher.resize_token_embeddings(len(tokenizer))
-    for part in (teacher, tokenizer):
-        part.save_pretrained(tmp_path / "teacher")
-    pairs = make_links(4)
-    if given == "words":
-        pairs = pairs.remove_columns(["source", "target"])
-    where = str(tmp_path / "teacher")
-    settings = {"teacher_weight": 2.0, "teacher": where, "teacher_pooling": "cls", "teacher_prompt": prompt}
-    settings |= {"objective": "none", "regularizer_weight": 0.0, "interpolation_weight": 0.0, "max_steps": 2}
-    args = FAOConfig(preset="joint", report_to="none", use_cpu=True, save_strategy="no", **settings)
-    trainer = FAOTrainer(make_encoder(), args, train_dataset=pairs, processing_class=make_tokenizer())
-    batch = trainer.data_collator([trainer.train_dataset[k] for k in range(4)])
-    head = dict(trainer.model.named_modules()).get("alignment_head.teacher")
-    assert (head is None) == (size == 16)
-    expected = 0.0
-    for row in make_links(4):
-        with torch.no_grad():
-            ids = tokenizer((prompt or "") + " ".join(row["target_words"]), return_tensors="pt")
-            there = teacher(**ids).last_hidden_state[0, 0]
-            for side in ("source", "target"):
-                ids = make_tokenizer()(row[f"{side}_words"], is_split_into_words=True, return_tensors="pt")
-                here = trainer.model(**ids).last_hidden_state[0].mean(0)
-                here = here if head is None else head.weight @ here
-                expected += 2.0 * ((here - there).square().sum() / there.square().sum()).item() / 8
-    assert trainer.compute_loss(trainer.model, batch).item() == pytest.approx(expected, rel=1e-4)
-    assert trainer.formula().startswith(
-        f"2 mean over sentences ||{'s' if head is None else 'W s'} - p0||^2 / ||p0||^2, p0: the pair's pivot sentence "
-        "in teacher (cls token)"
-    )
-    trainer.train()
-    trainer.save_model(str(tmp_path / "saved"))
-    with safetensors.safe_open(tmp_path / "saved/model.safetensors", "pt") as file:
-        assert not [name for name in file.keys() if "teacher" in name]  # noqa: SIM118
 
 
 def test_similarities_do_not_change_with_a_rotation():

@@ -112,7 +112,7 @@ def test_maps_leave_it_too(mapping_run, files, tmp_path):
     with pytest.raises(InputError, match="holds another run"):
         trainer.save_model(str(mapping_run.folder))
     again.extract()
-    assert torch.equal(again.learn("de")[0].affine()[0], stored.affine()[0])
+    assert torch.equal(again.learn("de").affine()[0], stored.affine()[0])
     assert again.base_model == str(files / "base")
 
 

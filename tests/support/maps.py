@@ -54,4 +54,4 @@ def run(model, **inputs):
 
 
 def by_hand(one, layer, states):
-    return one.of([layer]).apply(states.flatten(0, 1)).view_as(states)
+    return one.of([layer]).project(states.flatten(0, 1)).view_as(states)

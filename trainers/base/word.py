@@ -14,30 +14,26 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 from datasets import Dataset
-from datasets.fingerprint import Hasher
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.pairs import PairCollator, TokenIndex
-from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit, tokenizer_fingerprint
+from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import known_distances
 from hf_xalign.evaluation.scores import Scores, check_protocols, score_sentences, score_vectors, text_vectors
-from hf_xalign.evaluation.vectors import encode_sentences, language_rows
+from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.counts import link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.links.linking import LinkedPairs, Linking
 from hf_xalign.modeling.features import FrozenStates, Start, cache_features
-from hf_xalign.modeling.freezing import encoder_fingerprint, stopped_at
-from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.modeling.freezing import stopped_at
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index, pool_means, pool_words
 from hf_xalign.modeling.word_vectors import evaluating, select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start
-from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Vectors
 from hf_xalign.record import Record
 from hf_xalign.trainers.base.checkpoints import check_output_dir
@@ -71,27 +67,6 @@ def probe(model: PreTrainedModel) -> torch.Tensor:
     ids = torch.arange(8, device=model.device).unsqueeze(0)
     with evaluating(model):
         return model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-
-
-def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
-    """Add the column `teacher` to pairs, float32 (size,): the teacher's last-layer vectors of the pivot sentences."""
-    column = "target" if "target" in pairs.column_names else "target_words"
-    model, tokenizer = load_encoder(cast(str, term.teacher))
-
-    def encode(rows: dict[str, list]) -> dict[str, np.ndarray]:
-        texts = [text if isinstance(text, str) else " ".join(text) for text in rows[column]]
-        return {"teacher": encode_sentences(model, tokenizer, texts, -1, term.pooling, prompt=term.prompt).numpy()}
-
-    identity = encoder_fingerprint(model), tokenizer_fingerprint(tokenizer)
-    settings = [pairs._fingerprint, *identity, term.pooling, term.prompt]
-    pairs = map_rows(
-        pairs,
-        encode,
-        new_fingerprint=Hasher.hash(["teacher", *settings]),
-        desc="Encoding the pivot sentences by the teacher",
-    )
-    term.size = len(pairs[0]["teacher"])
-    return pairs
 
 
 def pair_collator(trainer: WordAlignmentTrainer | ContinualTrainer) -> PairCollator:
@@ -163,7 +138,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     """
 
     can_shard = True
-    computes = ("links", "words", "f0", "sentences", "sentences0", "teacher", "texts", "sub_batches")
+    computes = ("links", "words", "f0", "sentences", "sentences0", "texts", "sub_batches")
     args: WordAlignmentConfig
     # Aligned layers, as indices into the hidden states.
     layers: list[int]
@@ -287,18 +262,12 @@ class WordAlignmentTrainer(AlignmentTrainer):
             with self.args.main_process_first(desc="linking words"):
                 self.eval_dataset = make_evaluation_links(held_out, text)
         if "source_ids" in dataset.column_names:
-            if self.objective.reads("teacher"):
-                raise InputError("objective: a teacher reads text, but these pairs are token ids. Give pairs of text.")
             return dataset
         if "links" in dataset.column_names and self.linking is None:
             self.link_counts, self.linked_by = link_entries(link_statistics(dataset)), "given" if linked else "none"
         else:
             dataset = self._link(dataset, model)
         self.show(*describe_pairs(dataset, self.link_counts, cast(Dataset | None, self.eval_dataset)))
-        if self.objective.reads("teacher"):
-            term = next(term for term in self.objective if "teacher" in term.needs)
-            with self.args.main_process_first(desc="encoding by the teacher"):
-                dataset = add_teacher(dataset, cast(SentenceTeacher, term))
         length = position_limit(model.config, self.args.max_length)
         options: dict[str, Any] = {"max_length": length, "subword_links": self.args.subword_links}
         # A cache of vectors, which is made before training, reads every row.

@@ -11,11 +11,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.batches.pairs import LinkedTokens, Pooling, RegularizedWords, Side
 from hf_xalign.data.encoding import special_frame, word_tokenizer
-from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import check_bare
 from hf_xalign.modeling.languages import refuse_language_embeddings
-from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.objectives.pivot import Compared, KeepMidpoints, KeepPivot, KeepSimilarities
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term
@@ -63,7 +61,7 @@ class WordAlignmentConfig(AlignmentConfig):
     INFONCE: ClassVar[tuple[str, ...]] = ("temperature", "negatives")
     LOSS: ClassVar[tuple[str, ...]] = (
         *("objective", "align_target", "regularizer_weight", "interpolation_weight", "sentence_weight"),
-        *("teacher_weight", "teacher", "teacher_pooling", "teacher_prompt", "similarity_weight"),
+        *("teacher_weight", "similarity_weight"),
         *("regularized_side", "regularized_words", "norm", "reduction", "mean_over_dims", *INFONCE),
     )
 
@@ -83,13 +81,6 @@ class WordAlignmentConfig(AlignmentConfig):
         "Weight of the distance of both sentences of a pair to its pivot sentence in the encoder before training.",
         least=0,
     )
-    teacher: str | None = own(
-        None,
-        "Encoder whose vectors of the pivot sentences are the targets. Default: the one before training.",
-        rules=[needs("without it, the teacher is not used", teacher_weight=GIVEN)],
-    )
-    teacher_pooling: SentencePooling = own("mean", "Pooling of the teacher's tokens.", rules=[needs(teacher=GIVEN)])
-    teacher_prompt: str | None = own(None, "Text before every sentence of the teacher.", rules=[needs(teacher=GIVEN)])
     similarity_weight: float = by_preset(
         "Weight of the change of the similarities between the batch's pivot sentences, and between its pivot words.",
         least=0,
@@ -165,9 +156,7 @@ class WordAlignmentConfig(AlignmentConfig):
         if self.sentence_weight > 0:
             terms.append(SentenceContrast(weight=self.sentence_weight, temperature=self.temperature))
         if self.teacher_weight > 0:
-            taught: dict[str, Any] = {"teacher": self.teacher, "pooling": self.teacher_pooling}
-            taught |= {"prompt": self.teacher_prompt, "reduction": reduction}
-            terms.append(SentenceTeacher(weight=self.teacher_weight, **distance, **taught))
+            terms.append(SentenceTeacher(weight=self.teacher_weight, **distance, reduction=reduction))
         if self.similarity_weight > 0:
             for of in get_args(Compared):
                 terms.append(KeepSimilarities(weight=self.similarity_weight, of=of, side=self.regularized_side))
@@ -180,7 +169,6 @@ class WordAlignmentConfig(AlignmentConfig):
                 f"per_device_train_batch_size={self.per_device_train_batch_size}: reduction=sub_batches averages over "
                 "4 sentence pairs, so use a multiple of 4, or reduction=words"
             )
-        check_models([self.teacher])
 
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings, or this objective, cannot train."""

@@ -180,7 +180,6 @@ class PairCollator(LinkCollator):
     - with `reference`: `reference` float32 (G, layers, dim), cached f0 of the regularized words (`<side>_rows`);
     - with columns `source_sentence` and `target_sentence`: `sentences0` float32 (2B, layers, dim), see
       [`~hf_xalign.modeling.features.cache_features`];
-    - with a column `teacher`: `teacher` float32 (B, size), the teacher's sentence vectors;
     - with `sentences`: `texts` int64 (B,), a hash of the target side, equal for equal texts;
     - with `needs_reference` and no `reference`, the input of the frozen encoder: `kept_ids` and `kept_mask` int64
       (B, width of the regularized side), and `kept_index`, `kept_word`, `kept_counts` for its tokens.
@@ -217,8 +216,6 @@ class PairCollator(LinkCollator):
         if "target_sentence" in rows[0]:
             stored = [row[f"{side}_sentence"] for row, side, _ in sentences]
             batch["sentences0"] = torch.from_numpy(np.array(stored, dtype=np.float32))
-        if "teacher" in rows[0]:
-            batch["teacher"] = torch.from_numpy(np.array([row["teacher"] for row in rows], dtype=np.float32))
         # Hashes of numbers are equal in all processes, unlike those of strings.
         if self.sentences:
             batch["texts"] = torch.tensor([hash(tuple(row["target_ids"])) for row in rows])

@@ -91,8 +91,7 @@ def _common_pivot(maps: Mapping[str, LanguageMap]) -> str | None:
         source = language_map.source_lang
         if source not in (None, language):
             raise InputError(
-                f"maps[{language!r}] maps {source} to {language_map.target_lang}. Pass it as the map of {source}, or "
-                "use its inverse()."
+                f"maps[{language!r}] maps {source} to {language_map.target_lang}. Pass it as the map of {source}."
             )
     targets = sorted(filter(None, {language_map.target_lang for language_map in maps.values()}))
     if len(targets) > 1:

@@ -56,12 +56,6 @@ class MappingConfig:
     spectral: bool = setting(False, "rcsls: clip the singular values to [0, 1].", "Map", rules=_RCSLS)
     rcsls_epochs: int = setting(10, "rcsls: steps over all pairs (fastText: niter + 1).", "Map", least=0, rules=_RCSLS)
     rcsls_learning_rate: float = setting(1.0, "rcsls: learning rate, halved when the loss rises.", "Map", rules=_RCSLS)
-    linear: bool = setting(
-        False,
-        "rcsls, vecmap: divide by mean lengths, not by each vector's, so that a model can hold the map.",
-        "Map",
-        rules=[needs(method=("rcsls", "vecmap", "self_learning"))],
-    )
     refine: int = setting(
         0,
         "procrustes on dictionaries: rounds of MUSE's refinement.",
@@ -118,7 +112,6 @@ class MappingConfig:
         affine = "; applied as e -> W (e - mean_s) + mean_t"
         centered = {"procrustes": affine, "least_squares": affine, "rcsls": ", centered and unit again"}
         refined = f"; {self.refine} rounds of refinement by induced pairs" if self.refine else ""
-        refined += "; then lengths of vectors replaced by their means" if self.linear else ""
         return formulas[self.method] + (centered.get(self.method, "") if self.center else "") + refined
 
     def paper(self) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Trainers of linear maps between the word vectors of two languages: of an encoder, and of files of vectors."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 GIVEN = object()  # any value except None, 0, false and empty ones
-ONE = object()  # a list of one item
 _CHANGED = object()  # a value other than the default
 _BOUNDS = ("least", "above", "most", "below")  # least and most are allowed values
 
@@ -49,8 +48,7 @@ class Rule:
 def needs(why: str = "", when: object = _CHANGED, **others: object) -> Rule:
     """Return a rule for a field's metadata `rules`: the field needs all these values of other fields.
 
-    A tuple lists several values, `GIVEN` allows any value and `ONE` a list of one item. A list has a value if it is
-    one of its items.
+    A tuple lists several values, and `GIVEN` allows any. A list has a value if it is one of its items.
 
     Example:
         >>> @dataclass
@@ -128,8 +126,6 @@ def _check_rule(rule: Rule, name: str, values: Mapping[str, object]) -> None:
 def _holds(value: object, expected: object) -> bool:
     if expected is GIVEN:
         return bool(value)
-    if expected is ONE:
-        return isinstance(value, list | tuple) and len(value) == 1
     if isinstance(expected, tuple):
         return any(_holds(value, choice) for choice in expected)
     return expected in value if isinstance(value, list | tuple) else getattr(value, "value", value) == expected
@@ -138,8 +134,6 @@ def _holds(value: object, expected: object) -> bool:
 def _describe(name: str, expected: object) -> str:
     if expected is GIVEN:
         return name
-    if expected is ONE:
-        return f"one of {name}"
     choices = expected if isinstance(expected, tuple) else (expected,)
     *others, last = (show(choice) for choice in choices if choice is not None)
     return f"{name}={', '.join(others)} or {last}" if others else f"{name}={last}"

@@ -8,7 +8,7 @@ import pytest
 from support.refusals import assert_refused, calls
 
 from hf_xalign import checks
-from hf_xalign.checks import GIVEN, ONE, check, check_lengths, excludes, needs, require, setting
+from hf_xalign.checks import GIVEN, check, check_lengths, excludes, needs, require, setting
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig
 from hf_xalign.prepare.rules import Limits
@@ -40,7 +40,7 @@ CLASSES = {
 @dataclass
 class Settings:
     method: Literal["plain", "moco", "none"] = setting(
-        "plain", rules=[excludes("that leaves nothing", "none", queue=0), needs(when="moco", layers=ONE)]
+        "plain", rules=[excludes("that leaves nothing", "none", queue=0)]
     )
     queue: int = setting(0, least=0, most=9, rules=[needs("a queue is MoCo's", method=("moco", "none"))])
     share: float | None = setting(None, above=0, below=1)
@@ -74,7 +74,6 @@ def test_every_kind_of_check():
         ({"layers": []}, f"layers=none: {two}"),
         ({"queue": 3}, r"queue=3 needs method=moco or none \(a queue is MoCo's\): set it, or leave queue out$"),
         ({"method": "none"}, r"method=none does not go with queue=0 \(that leaves nothing\): change one of them$"),
-        ({"method": "moco", "queue": 3, "layers": [1, 2]}, "method=moco needs one of layers: set it"),
         ({"kinds": ["a", "b"], "share": 0.5}, "kinds=a b does not go with share=0.5: change"),
         ({"files": ["x"], "kinds": ["b"]}, "files=x needs kinds=a: set it, or leave files out$"),
         ({"files": ["x"], "kinds": ["a"]}, "files=x needs share: set it"),

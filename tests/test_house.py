@@ -25,13 +25,13 @@ FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1396, 21),
-    "core": (2748, 54),
+    "core": (2742, 54),
     "data": (7154, 118),
     "evaluation": (1902, 17),
     "explore": (233, 2),
     "hub": (343, 9),
     "links": (1654, 24),
-    "mapping": (1508, 17),
+    "mapping": (1249, 16),
     "metrics": (488, 2),
     "model_cards": (539, 0),
     "modeling": (4593, 67),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (608, 4),
     "statistics": (717, 9),
     "tasks": (2783, 51),
-    "trainers": (6661, 71),
+    "trainers": (6634, 71),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

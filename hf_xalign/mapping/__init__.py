@@ -1,9 +1,8 @@
 """Maps between the word vectors of two languages, learnt without training the encoder."""
 
 from hf_xalign.mapping.anchors import Anchors, make_anchors
-from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
+from hf_xalign.mapping.procrustes import least_squares, procrustes
 from hf_xalign.mapping.rcsls import rcsls
-from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
@@ -22,8 +21,6 @@ __all__ = [
     "procrustes",
     "rcsls",
     "read_word2vec",
-    "refine",
-    "self_learning",
     "vecmap",
     "write_word2vec",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,12 +23,10 @@ _PAIRS = 4_000  # pairs whose word vectors are in memory at a time, before linke
 
 
 class Matched(NamedTuple):
-    """Vectors of words and their translations, float32 (pairs, layers, dim), and the words of each row."""
+    """Vectors of words and their translations, float32 (pairs, layers, dim)."""
 
     source: Tensor
     target: Tensor
-    source_words: list[str]
-    target_words: list[str]
 
 
 def linked_vectors(
@@ -59,7 +56,6 @@ def linked_vectors(
     dataset = check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
     lang = {side: only_language(dataset, f"{side}_lang", "the dataset") for side in SIDES}
     vectors: dict[str, list[Tensor]] = {side: [] for side in SIDES}
-    words: dict[str, list[str]] = {side: [] for side in SIDES}
     for start in range(0, len(dataset), _PAIRS):
         rows = dataset[start : start + _PAIRS]
         encoded = {}
@@ -79,11 +75,9 @@ def linked_vectors(
         present = encoded["source"].present[places[:, 0]] & encoded["target"].present[places[:, 1]]
         for k, side in enumerate(SIDES):
             vectors[side].append(encoded[side].vectors[places[present, k]])
-            flat = list(chain.from_iterable(rows[f"{side}_words"]))
-            words[side].extend(flat[row] for row in places[present, k].tolist())
-    if not words["source"]:
+    if not any(map(len, vectors["source"])):
         raise InputError("there are no linked words to learn a map from. Use more text or another aligner.")
-    return Matched(torch.cat(vectors["source"]), torch.cat(vectors["target"]), words["source"], words["target"])
+    return Matched(*(torch.cat(vectors[side]) for side in SIDES))
 
 
 def dictionary_vectors(entries: Sequence[tuple[str, str]], source: Anchors, target: Anchors) -> Matched:
@@ -108,5 +102,4 @@ def dictionary_vectors(entries: Sequence[tuple[str, str]], source: Anchors, targ
             "more text, a larger max_words, or a dictionary of these two languages in this order."
         )
     rows = rows[usable]
-    words = map(list, zip(*compress(entries, usable.tolist())))
-    return Matched(source.vectors[rows[:, 0]], target.vectors[rows[:, 1]], *words)
+    return Matched(source.vectors[rows[:, 0]], target.vectors[rows[:, 1]])

@@ -214,7 +214,7 @@ def test_linked_words_as_in_a_loop_without_those_cut_off_on_either_side(encoder,
         for row in rows:
             row |= {column: ["the", "the", *row[column]], "links": (torch.tensor(row["links"]) + shift).tolist()}
         text = Dataset.from_list(rows)
-        expected, vectors, lost = [], [], 0
+        vectors, lost = [], 0
         for row in text:
             source, target = (
                 extract_word_vectors(encoder, tokenizer, [row[f"{side}_words"]], **settings)
@@ -223,11 +223,10 @@ def test_linked_words_as_in_a_loop_without_those_cut_off_on_either_side(encoder,
             for i, j in row["links"]:
                 lost += bool(source.present[i] != target.present[j])
                 if source.present[i] and target.present[j]:
-                    expected.append((row["source_words"][i], row["target_words"][j]))
                     vectors.append((source.vectors[i], target.vectors[j]))
         found = linked_vectors(encoder, tokenizer, text, **settings)
-        assert list(zip(found.source_words, found.target_words, strict=True)) == expected and lost
-        for side, wanted in zip(found[:2], zip(*vectors, strict=True), strict=True):
+        assert lost and len(found.source) == len(vectors)
+        for side, wanted in zip(found, zip(*vectors, strict=True), strict=True):
             # The encoder runs in float64; a vector is rounded to float32 once.
             assert_rounding(side, torch.stack(wanted), operations=1)
 
@@ -239,7 +238,6 @@ def test_entries_with_both_anchors():
     )
     entries = [("haus", "house"), ("haus", "house"), ("katze", "cat"), ("baum", "tree"), ("hund", "dog")]
     found = dictionary_vectors(entries, source, target)
-    assert found.source_words == ["haus", "hund"] and found.target_words == ["house", "dog"]
     assert torch.equal(found.source, source.vectors[[0, 2]])
     assert torch.equal(found.target, target.vectors[[0, 1]])
 

@@ -1,20 +1,19 @@
 """Tables of what the maps, the methods that learn them, anchors, and adapters of maps refuse, and in which words."""
 
 from functools import partial
-from importlib import import_module
 
 import torch
 from datasets import concatenate_datasets
 from peft import get_peft_model
 from support.adapters import make_base
-from support.maps import languages, make_map, make_maps, normal
+from support.maps import make_map, make_maps, normal
 from support.refusals import assert_refused
 from support.tiny import make_encoder, make_multilingual_encoder, make_tokenizer
 from transformers import AutoModelForSequenceClassification
 
 from hf_xalign.mapping import supervision, word2vec
 from hf_xalign.mapping.anchors import Anchors, make_anchors
-from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
+from hf_xalign.mapping.procrustes import least_squares
 from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
@@ -22,8 +21,6 @@ from hf_xalign.modeling import XAlignConfig
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.xalign.linear import map_adapter
 
-# The package has the function under the name of its module.
-learn = import_module("hf_xalign.mapping.self_learning").self_learning
 ones = torch.ones
 
 
@@ -43,22 +40,6 @@ def test_closed_forms_and_vecmap():
         (lambda: least_squares(source[:6], target[:6], center=True), "6 pairs .* of 6 dimensions. Pass 7 or more"),
         (lambda: vecmap(source[:5], target[:5]), r"5 pairs are fewer than the 6 dim.*whiten=False, the orthogonal"),
         (lambda: vecmap(source, target[few]), "only 5 of the 40 target vectors are different.* 6 dim.*whiten=False"),
-    )
-
-
-def test_self_learning_and_refinement():
-    source, target, partner = languages()
-    given = {"source": source, "target": target, "seed_pairs": torch.stack([torch.arange(25), partner[:25]], 1)}
-    refused(
-        ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
-        ({"seed_pairs": ones(0, 2).long()}, "seed pairs: give at least one"),
-        ({"seed_pairs": torch.tensor([[0, 0], [-1, 0]])}, r"row 1: \[-1, 0\] is out of range, .* 300 source"),
-        call=lambda **settings: learn(**{**given, **settings}),
-    )
-    given = {"source": source, "target": target, "language_map": procrustes(source, target)}
-    refused(
-        ({"language_map": vecmap(source, target)}, r"stretches the target's space.*vecmap\(whiten=False\)"),
-        call=lambda **settings: refine(**{**given, **settings}),
     )
 
 

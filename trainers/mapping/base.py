@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from hf_xalign.cache import check_output, hold_folder, inside
@@ -20,9 +19,8 @@ from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores
 from hf_xalign.mapping.anchors import Anchors
-from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
+from hf_xalign.mapping.procrustes import least_squares, procrustes
 from hf_xalign.mapping.rcsls import rcsls
-from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Matched, dictionary_vectors
 from hf_xalign.mapping.vecmap import NORMALIZATIONS, vecmap
 from hf_xalign.modeling.maps import LanguageMap
@@ -174,7 +172,7 @@ class MapTrainer(ABC):
         anchors, pivot = self.anchors[language], self.anchors[self.pivot]
         pairs = dictionary_vectors(turned(self.dictionary[language]), anchors, pivot)
         entries = len({*self.dictionary[language]})
-        self.coverage[language] = {"entries": entries, "used": len(pairs.source_words)}
+        self.coverage[language] = {"entries": entries, "used": len(pairs.source)}
         return pairs, anchors.vectors, pivot.vectors
 
     def learn(self, language: str) -> LanguageMap:
@@ -189,8 +187,6 @@ class MapTrainer(ABC):
         candidates: dict[str, Any] = {"source_candidates": all_source, "target_candidates": all_target}
         if args.method == "procrustes":
             maps = procrustes(source, target, center=args.center, layers=layers)
-            if args.refine:
-                maps = refine(all_source[:, 0], all_target[:, 0], maps, iterations=args.refine)
         elif args.method == "least_squares":
             maps = least_squares(source, target, center=args.center, layers=layers)
         elif args.method == "rcsls":
@@ -204,20 +200,9 @@ class MapTrainer(ABC):
                 layers=layers,
                 **candidates,
             )
-        elif args.method == "vecmap":
+        else:
             steps = NORMALIZATIONS[args.normalization]
             maps = vecmap(source, target, whiten=args.whiten, steps=steps, layers=layers, **candidates)
-        else:
-            rows = [
-                self.anchors[language].lookup(pairs.source_words),
-                self.anchors[self.pivot].lookup(pairs.target_words),
-            ]
-            if args.direction == "from_pivot":
-                rows.reverse()
-            seeds = torch.stack(rows, dim=1)
-            maps = self_learning(
-                all_source[:, 0], all_target[:, 0], seeds, whiten=args.whiten, seed=args.seed, layers=layers
-            )
         return LanguageMap(maps.source, maps.target, maps.method, layers, source_lang, target_lang)
 
     # ---- Scores ----

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hf_xalign.checks import GIVEN, ONE, check, needs, setting
+from hf_xalign.checks import GIVEN, check, needs, setting
 from hf_xalign.config import non_default_fields
 from hf_xalign.trainers.base.papers import find_paper
 
-Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
+Method = Literal["procrustes", "least_squares", "rcsls", "vecmap"]
 # Of files of mapped word vectors.
 VectorsFormat = Literal["safetensors", "vec", "vec.gz"]
 _RCSLS = [needs(method="rcsls")]
@@ -31,9 +31,8 @@ class MappingConfig:
     overwrite_output_dir: bool = setting(False, "Replace the run in output_dir once this one is done.", "Run")
     method: Method = setting(
         "procrustes",
-        "RotateAlign is procrustes; self_learning is VecMap's loop from a small seed dictionary.",
+        "RotateAlign is procrustes, NormRotateAlign with center.",
         "Map",
-        rules=[needs(when="self_learning", supervision="dictionary", layers=ONE)],
     )
     center: bool = setting(
         True,
@@ -43,9 +42,9 @@ class MappingConfig:
     )
     whiten: bool = setting(
         True,
-        "vecmap, self_learning: whiten and re-weight; false (orthogonal) needs fewer pairs.",
+        "vecmap: whiten and re-weight; false (orthogonal) needs fewer pairs.",
         "Map",
-        rules=[needs(method=("vecmap", "self_learning"))],
+        rules=[needs(method="vecmap")],
     )
     normalization: Literal["unit_center_unit", "unit_center"] = setting(
         "unit_center_unit",
@@ -56,13 +55,6 @@ class MappingConfig:
     spectral: bool = setting(False, "rcsls: clip the singular values to [0, 1].", "Map", rules=_RCSLS)
     rcsls_epochs: int = setting(10, "rcsls: steps over all pairs (fastText: niter + 1).", "Map", least=0, rules=_RCSLS)
     rcsls_learning_rate: float = setting(1.0, "rcsls: learning rate, halved when the loss rises.", "Map", rules=_RCSLS)
-    refine: int = setting(
-        0,
-        "procrustes on dictionaries: rounds of MUSE's refinement.",
-        "Map",
-        least=0,
-        rules=[needs(method="procrustes", supervision="dictionary", layers=ONE)],
-    )
     direction: Literal["to_pivot", "from_pivot"] = setting(
         "to_pivot", "Map other languages into the pivot's space, or the pivot into that of one other (ROTATE).", "Map"
     )
@@ -86,7 +78,7 @@ class MappingConfig:
     batch_size: int = setting(64, "Sentences per forward pass.", "Run", least=1)
     ray: str | None = setting(None, "Ray cluster that averages anchors: its address, auto or local.", "Run")
     device: str | None = setting(None, "cpu, cuda, ... The default is the accelerator, or the CPU without one.", "Run")
-    seed: int = setting(0, "Seed of self_learning and of bootstrap intervals.", "Run", least=0)
+    seed: int = setting(0, "Seed of bootstrap intervals.", "Run", least=0)
 
     def __post_init__(self) -> None:
         check(self)
@@ -104,23 +96,19 @@ class MappingConfig:
             "rcsls": "W = argmin mean_i [-2 (W x_i).y_i + mean_{y in N(W x_i)} (W x_i).y + mean_{x in N(y_i)} "
             "(W x).y_i], unit vectors, N = the 10 nearest",
             "vecmap": f"W_x, W_z: whiten, rotate by U, V of U S V^T = X^T Z, weight by S^1/2, de-whiten; X, Z {steps}",
-            "self_learning": "VecMap's loop: rotate, induce a dictionary by CSLS, again; at last "
-            + ("whiten and re-weight" if self.whiten else "rotate"),
         }
         if self.method == "vecmap" and not self.whiten:
             formulas["vecmap"] = f"W = U V^T of U S V^T = X_t^T X_s; X_s, X_t {steps}"
         affine = "; applied as e -> W (e - mean_s) + mean_t"
         centered = {"procrustes": affine, "least_squares": affine, "rcsls": ", centered and unit again"}
-        refined = f"; {self.refine} rounds of refinement by induced pairs" if self.refine else ""
-        return formulas[self.method] + (centered.get(self.method, "") if self.center else "") + refined
+        return formulas[self.method] + (centered.get(self.method, "") if self.center else "")
 
     def paper(self) -> dict[str, str]:
         """Return `title`, `id` and `bibtex` of the method's paper."""
         papers = {
-            "procrustes": "conneau2018word" if self.refine else "kulshreshtha2020crosslingual",
+            "procrustes": "kulshreshtha2020crosslingual",
             "least_squares": "mikolov2013exploiting",
             "rcsls": "joulin2018loss",
             "vecmap": "artetxe2018generalizing" if self.whiten else "artetxe2016learning",
-            "self_learning": "artetxe2018robust",
         }
         return find_paper(papers[self.method])

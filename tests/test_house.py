@@ -36,7 +36,7 @@ CAPS = {
     "model_cards": (539, 0),
     "modeling": (4593, 67),
     "objectives": (1188, 8),
-    "prepare": (924, 3),
+    "prepare": (886, 3),
     "recipes": (2422, 26),
     "report": (424, 2),
     "search": (608, 4),

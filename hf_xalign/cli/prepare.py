@@ -8,7 +8,7 @@ from hf_xalign.checks import setting
 from hf_xalign.data.sources import PairColumns
 from hf_xalign.prepare.rules import STEPS, Limits
 
-DESCRIPTION = """Clean noisy sentence pairs, and write Parquet shards and a report.
+DESCRIPTION = """Clean noisy sentence pairs, and write Parquet shards and a record.
 
     hf-xalign prepare de=opus/*.tsv.gz bn=pairs.jsonl --output clean --test_data de=test.jsonl
     hf-xalign prepare de=crawl.de,crawl.en --output clean --skip numbers language --margin builtin
@@ -16,8 +16,8 @@ DESCRIPTION = """Clean noisy sentence pairs, and write Parquet shards and a repo
 SOURCE is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub dataset, or
 builtin:de. FILE may contain * and ?.
 
-The folder gets part-*.parquet, prepare.json (settings and counts) and prepare.html (examples of removed pairs).
-Run the same command again to resume a killed run. The result does not depend on --workers."""
+The folder gets part-*.parquet and prepare.json: settings, and counts and examples of what each step removed. Run the
+same command again to resume a killed run. The result does not depend on --workers."""
 
 
 @dataclass(kw_only=True)

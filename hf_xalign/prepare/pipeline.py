@@ -1,4 +1,4 @@
-"""Clean a corpus of any size: stream it through the rules, remove duplicates, write Parquet shards and a report.
+"""Clean a corpus of any size: stream it through the rules, remove duplicates, write Parquet shards and a record.
 
 The corpus is read in chunks of 20,000 pairs into the work folder. Worker processes apply the rules to each pair, and
 write the remaining pairs of a chunk and their hashes in place of its text. A chunk whose files are there is skipped.
@@ -23,10 +23,9 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 import xxhash
-from markupsafe import Markup
 
 from hf_xalign._version import __version__
-from hf_xalign.cache import check_output, digest, disk_errors, write_json, write_text
+from hf_xalign.cache import check_output, digest, disk_errors, write_json
 from hf_xalign.data.arrow import open_work, shard_name, take_rows, write_shard
 from hf_xalign.data.load import PAIRS, stream_parallel
 from hf_xalign.data.sources import find_source, parse_source
@@ -35,8 +34,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.prepare.chunks import CHUNK, EXACT, EXAMPLES, NEAR, Chunk, Survivors, find_duplicates, judge
 from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, test_hashes, unjudged
 from hf_xalign.record import mask_secrets, portable
-from hf_xalign.report import charts
-from hf_xalign.report.charts import render
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -46,40 +43,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-_EDGES = {
-    "words of the target side": np.arange(0, 52, 2),
-    "length ratio": np.linspace(1, 4, 31),
-    "margin": np.linspace(0.8, 1.8, 26),
-}
+def write_shards(survivors: Survivors, origins: Sequence[str], folder: Path, shard_pairs: int) -> list[dict[str, Any]]:
+    """Write the remaining pairs in order, and return `file`, `pairs` and `checksum` (XXH3) of each shard.
 
-
-def write_shards(
-    survivors: Survivors, origins: Sequence[str], folder: Path, shard_pairs: int
-) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Write the remaining pairs in order, and return the shards and the counts of each histogram.
-
-    A shard has `file`, `pairs` and `checksum` (XXH3). `origins` are the sources of the chunks.
+    `origins` are the sources of the chunks.
     """
     total = -(-int(survivors.left.sum()) // shard_pairs)
-    counts = {name: np.zeros(len(edges) - 1, np.int64) for name, edges in _EDGES.items()}
-    stream = _batches(survivors, origins, shard_pairs, counts)
+    stream = _batches(survivors, origins, shard_pairs)
     shards = []
     for number in progress(range(total), desc="Writing", unit=" shards", leave=False):
         shards.append(write_shard(folder / shard_name(number, total), take_rows(stream, shard_pairs)))
-    return shards, counts
+    return shards
 
 
-def _batches(
-    survivors: Survivors, origins: Sequence[str], shard_pairs: int, counts: Mapping[str, np.ndarray]
-) -> Iterator[pyarrow.Table]:
-    """Yield tables that are each in one shard, and count their rows in the histograms."""
+def _batches(survivors: Survivors, origins: Sequence[str], shard_pairs: int) -> Iterator[pyarrow.Table]:
+    """Yield tables that are each in one shard."""
     room = shard_pairs
     for chunk, origin in enumerate(origins):
         table = survivors.table(chunk)
-        words = pyarrow.compute.add(pyarrow.compute.count_substring(table["target"], " "), 1)
-        for (name, edges), values in zip(_EDGES.items(), (words, table["length_ratio"], table["margin"])):
-            clipped = np.clip(values.drop_null().to_numpy(), edges[0], edges[-1])
-            counts[name][:] += np.histogram(clipped, edges)[0]
         names = pyarrow.array([origin] * len(table), pyarrow.string())
         table = table.add_column(len(Pair._fields), "origin", names)
         while len(table):
@@ -88,26 +69,7 @@ def _batches(
             room = room - len(piece) or shard_pairs
 
 
-def render_report(
-    record: Mapping[str, Any], examples: Mapping[str, Sequence[Pair]], counts: Mapping[str, np.ndarray]
-) -> str:
-    """Render the report as HTML: the pairs that each step removed, with examples, and histograms of the others."""
-    return render(
-        "prepare.html",
-        title="Prepared sentence pairs",
-        record=record,
-        steps={step: description for step, description in STEPS.items() if step not in record["limits"]["skip"]},
-        examples=examples,
-        figures=[(name, _histogram(name, bins.tolist())) for name, bins in counts.items() if bins.any()],
-    )
-
-
-def _histogram(name: str, counts: list[int]) -> Markup:
-    note = f"{sum(counts):,} pairs; the last bar has all above it"
-    return charts.histogram(_EDGES[name].tolist(), {charts.AFTER: counts}, title=name, note=note)
-
-
-RECORD, REPORT = "prepare.json", "prepare.html"
+RECORD = "prepare.json"
 _SOURCES = PAIRS._replace(schemes=(*PAIRS.schemes, "pattern"))
 _PACKAGES = {"language": "lingua-language-detector", "near_duplicate": "datasketch"}
 
@@ -219,9 +181,9 @@ def prepare(
         # A killed run may have had another number of shards.
         for shard in folder.glob("part-*-of-*.parquet"):
             shard.unlink()
-        record["shards"], histograms = write_shards(survivors, origins, folder, shard_pairs)
-        record = portable(record)
-        write_text(folder / REPORT, render_report(record, examples, histograms))
+        record["shards"] = write_shards(survivors, origins, folder, shard_pairs)
+        # A path in a sentence stays as it is.
+        record = portable(record) | {"examples": examples}
         write_json(folder / RECORD, record)
     return record
 

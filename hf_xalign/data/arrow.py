@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 from datasets import Dataset
+from datasets.formatting import query_table
 
 from hf_xalign import cache
 from hf_xalign.data import forms
@@ -39,8 +40,9 @@ _BATCH = 10_000  # rows
 def scan_columns(dataset: Dataset, *columns: str) -> Iterator[Any]:
     """Yield the rows of these columns as Arrow tables, and release the pages after each table."""
     files = mapped_files(dataset)
-    for table in dataset.select_columns(list(columns)).with_format("arrow").iter(_ROWS):
-        yield table
+    whole = dataset.data.select(list(columns))
+    for start in range(0, len(dataset), _ROWS):
+        yield query_table(whole, range(start, min(start + _ROWS, len(dataset))), dataset._indices)
         release_pages(files)
 
 
@@ -51,8 +53,7 @@ def mapped_files(dataset: Dataset) -> frozenset[str]:
 
 def release_pages(files: frozenset[str]) -> None:
     """Release the pages of mapped files; the system reads them again when they are needed. Linux only."""
-    # The system counts every page of a mapped file that was read as memory of the process, until other programs need
-    # it. Batch schedulers and containers enforce their limits by that count (benchmarks/train_shards.py).
+    # Batch schedulers count the pages that were read as memory of the process (benchmarks/train_shards.py).
     if not files or not sys.platform.startswith("linux"):
         return
     # Read each time, because another file may be mapped to an earlier address by now.
@@ -98,7 +99,6 @@ def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
     """Open a Parquet file; errors of opening and of reading inside the `with` block become an `InputError`."""
     cache.check_regular(path)
     with (
-        # Arrow raises all three for damaged files.
         explained(f"{path}: cannot be read as Parquet", pyarrow.ArrowException, OSError, UnicodeDecodeError),
         # Arrow keeps every chunk it has read unless the buffer is small and [`parquet_batches`] reads the rows.
         pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file,

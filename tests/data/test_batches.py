@@ -16,7 +16,6 @@ from transformers import default_data_collator
 from hf_xalign.data.batches.masked import (
     PPACollator,
     PretrainingCollator,
-    Translations,
 )
 from hf_xalign.data.batches.pairs import (
     SIDES,
@@ -216,14 +215,6 @@ def test_ppa_batches_against_loops():
     sides = ("input_ids", "attention_mask", "key_input_ids", "key_attention_mask")
     alone = {name: value for name, value in slow_ppa(rows).items() if name not in sides}
     assert_batch(make_ppa(contrast=False)(rows), alone)
-
-
-def test_translations_are_found_both_ways_in_any_order_of_the_entries():
-    tokens = np.array([10, 10, 10, 31, 31, 11, 33, 9, 34, 99])
-    numbers = np.array([0.0, 0.34, 0.999, 0.49, 0.5, 0.9, 0.0, 0.2, 0.7, 0.99])
-    for pairs in (PAIRS, PAIRS[::-1], PAIRS[:, ::-1]):
-        found = Translations(np.concatenate([pairs, pairs[:, ::-1]])).draw(tokens, numbers)
-        assert found.tolist() == [30, 32, 33, 11, 12, 31, 10, 9, 34, 99]
 
 
 def slow_labels(labels, example, seed=0, epoch=0, probability=0.5):

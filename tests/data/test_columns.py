@@ -55,13 +55,6 @@ def test_columns_are_found_by_languages_and_by_sides(names, source_lang, source,
         assert (found and found[:3]) == (None if source is None else (source, target, True))
 
 
-@pytest.mark.parametrize(
-    "names", ["anchor,positive,negative", "Sentence 1,Sentence 2", "text_a,text_b", "text1,text2"]
-)
-def test_names_without_a_direction_say_so(names):
-    assert find_columns(tuple(names.split(",")), "uk", "en")[:3] == (*names.split(",")[:2], False)
-
-
 TEXT = [
     ("Aç", "Open"),
     ("İngilizce", "English"),

@@ -16,7 +16,6 @@ from datasets import Dataset
 from hf_xalign.data.forms import fault_of_marks
 from hf_xalign.data.load import join_languages, load_parallel, sources
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.readers import files
 from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sides import faults_of_sides
 from hf_xalign.errors import InputError
@@ -299,13 +298,6 @@ def test_published_forms(form, tmp_path):
     assert (pairs[0]["source_lang"], pairs[0]["target_lang"]) == ("de", "en")
 
 
-def test_commas_of_sentences_separate_no_columns(tmp_path):
-    rows = [("Ja, bitte.", "Yes, please."), ("Nein, danke.", "No, thanks.")]
-    for form in ("{de};{en}", '"{de}";"{en}"', '"{de}","{en}"', '"{de}", "{en}"'):
-        pairs = load_parallel(f"de={source_of({'a.csv': lines(form, rows)}, tmp_path)}")
-        assert list(zip(pairs["source"], pairs["target"], strict=True)) == rows
-
-
 def test_columns_by_number_and_marks_of_emptiness(tmp_path):
     path = source_of({"a.tsv": lines("x{n}\ty\t{en}\t{de}")}, tmp_path)
     assert load_parallel(f"de={path}", source_column="4", target_column="3")["source"][:] == DE
@@ -317,23 +309,6 @@ def test_columns_by_number_and_marks_of_emptiness(tmp_path):
     assert load_parallel(f"de={path}")["source"][:] == ["Eins"]
     path = source_of({"ja.tsv": "jpn_Hira\teng\tねこ\tcat\njpn_Hani\teng\t犬\tdog\n"}, tmp_path)
     assert load_parallel(f"ja={path}")["source"][:] == ["ねこ", "犬"]
-
-
-def test_each_translation_of_a_row_becomes_a_pair(tmp_path, caplog):
-    rows = [{"sl": "en", "tl": "sw", "src": "dog", "trgs": ["mbwa", "jibwa"]}, {"src": "cat", "trgs": ["paka"]}]
-    rows[1] |= {"sl": "en", "tl": "sw"}
-    path = source_of({"a.jsonl": "".join(f"{json.dumps(row)}\n" for row in rows)}, tmp_path)
-    for source in (f"sw={path}", {"sw": rows}):
-        pairs = load_parallel(source)
-        assert pairs["source"][:] == ["mbwa", "jibwa", "paka"] and pairs["target"][:] == ["dog", "dog", "cat"]
-    assert caplog.text.count("2 rows, some of which hold lists, are read as 3 pairs") == 2
-
-
-def test_a_table_with_a_row_for_each_language_has_both_sides(tmp_path):
-    rows = "".join(f"{n},sl,hiša {n}\n{n},en,house {n}\n" for n in range(3))
-    path = source_of({"a.csv": "id,lang,text\n" + rows}, tmp_path)
-    pairs = load_parallel(f"sl={path},{path}")
-    assert pairs["source"][:] == [f"hiša {n}" for n in range(3)] and pairs["target"][2] == "house 2"
 
 
 def test_ids_of_aligned_rows_that_disagree_are_told(tmp_path, caplog):
@@ -356,13 +331,6 @@ def test_segments_without_a_reference_are_counted(tmp_path, caplog):
     text = both_sides(["The cat sleeps.", "It rains."], ["Maca spi."]).replace('lang="de"', 'lang="sl"')
     assert len(load_parallel(f"sl={source_of({'a.xml': text}, tmp_path)}")) == 1
     assert "1 of 2 segments lack a side" in caplog.text
-
-
-def test_languages_of_rows_whose_columns_or_separators_are_unusual(tmp_path):
-    path = source_of({"a.tsv": "sl\ttl\tsrc\ttgt\nen\tsl\tdog\tpes\nen\tsl\tcat\tmaca\n"}, tmp_path)
-    assert load_parallel(path)["source"][:] == ["pes", "maca"]
-    path = source_of({"a.jsonl": '{"langpair": "en|gl", "source": "dog", "target": "can"}\n'}, tmp_path)
-    assert load_parallel(path)[0] == {"source": "can", "target": "dog", "source_lang": "gl", "target_lang": "en"}
 
 
 GERMAN = [f"Der Zug mit der Nummer {number} ist nicht auf dem Weg und das Haus ist leer." for number in range(40)]
@@ -414,13 +382,6 @@ def test_text_without_splits_is_the_same_text_in_every_split(tmp_path):
     assert train["source"][:] == DE and test["source"][:] == ["x"] and train._fingerprint != test._fingerprint
 
 
-def test_a_large_json_file_is_parsed_once(tmp_path, monkeypatch):
-    path = source_of({"a.json": json.dumps([{"sl": "Dež pada", "en": "It rains"}])}, tmp_path)
-    parsed, load_json = [], files.load_json
-    monkeypatch.setattr(files, "load_json", lambda path: parsed.append(path) or load_json(path))
-    assert len(load_parallel(f"sl={path}")) == len(load_parallel(f"sl={path}")) == len(parsed) == 1
-
-
 def test_a_folder_of_shards_gives_one_split(tmp_path):
     for name, de in (
         ("train-00000-of-00001", DE),
@@ -432,17 +393,6 @@ def test_a_folder_of_shards_gives_one_split(tmp_path):
     assert load_parallel(f"de={tmp_path}", split="validation")["source"][:] == ["x"]
     with pytest.raises(InputError, match=r"split=tset: choose one of .*did you mean 'test'"):
         load_parallel(f"de={tmp_path}", split="tset")
-
-
-def test_a_dictionary_of_markers_or_tags_is_refused(tmp_path):
-    for content, fault in (
-        ("\\lx Katze\n\\ge cat\n", "full of markup"),
-        ("cat/NN Katze/NN\n", "tagged, as 'cat/NN Katze/N'"),
-        ("cat\tKatze {f}\n", "tagged, as '{f}' shows"),
-    ):
-        path = source_of({"a.txt": content}, tmp_path)
-        with pytest.raises(InputError, match=f"its entries are {fault}"):
-            load_dictionary(path, "de")
 
 
 def test_languages_without_a_list_of_words_are_told(tmp_path):
@@ -467,17 +417,6 @@ def test_albanian_and_ewe_stand_where_the_codes_of_flores_do(tmp_path):
         assert load_parallel(f"{lang}={path}")["target"][:] == cells[1:], lang
     with pytest.raises(InputError, match="--source_column 1 --target_column 2"):
         load_parallel(f"sq={path}", target_lang="fr")
-
-
-def test_a_source_without_a_list_of_words_is_told_from_the_pivot(tmp_path):
-    path = source_of({"a.tsv": "".join(f"{text}\t{text} Yes.\n" for text in ENGLISH)}, tmp_path)
-    with pytest.raises(InputError, match="the source is in en, not in tr"):
-        load_parallel(f"tr={path}")
-
-
-def test_dialects_of_the_pivot_have_its_function_words(tmp_path):
-    path = source_of({"a.tsv": "".join(f"{text}\t{text} Yes\n" for text in ENGLISH)}, tmp_path)
-    assert len(load_parallel(f"en-GB={path}", target_lang="en-US")) == 40
 
 
 def test_real_text_in_one_of_a_languages_scripts_is_no_fault():
@@ -522,13 +461,6 @@ def test_splits_of_a_dictionary_are_told(tmp_path, caplog):
 def test_the_header_of_a_dictionary_says_which_word_is_which(name, text, tmp_path, caplog):
     assert load_dictionary(source_of({name: text}, tmp_path), "lt") == [("dog", "šuo"), ("cat", "katė")]
     assert (" is read as en. " in caplog.text) == ("en" not in text.split("\n")[0])
-
-
-@pytest.mark.parametrize("name", ["a.tsv", "en-lt.tsv"])
-@pytest.mark.parametrize("header", ["word\tenglish", "Lithuanian\ttranslation"])
-def test_one_language_in_the_header_of_a_dictionary_is_enough(header, name, tmp_path):
-    path = source_of({name: f"{header}\nšuo\tdog\nkatė\tcat\n"}, tmp_path)
-    assert load_dictionary(path, "lt") == [("dog", "šuo"), ("cat", "katė")]
 
 
 # Content of a dictionary's file, with two translations of one word.
@@ -581,19 +513,6 @@ def test_a_header_of_a_dictionary_that_names_no_language_is_told(tmp_path):
         load_dictionary(path, "sk")
 
 
-@pytest.mark.parametrize(
-    "header", ["Wort,Übersetzung", "слово;перевод", "từ\tbản dịch", "単語,翻訳", "palabra|traducción"]
-)
-def test_a_header_of_a_dictionary_in_the_text_s_own_language(header, tmp_path, caplog):
-    separator = next(filter(",;\t|".__contains__, header))
-    path = source_of({"a.tsv" if separator == "\t" else "a.csv": f"{header}\ndog{separator}pes\n"}, tmp_path)
-    assert load_dictionary(path, "sk") == [("dog", "pes")] and "'word' is read as en" in caplog.text
-    entries = [("word", "Wort"), ("source", "Quelle"), ("dog", "Hund")]
-    for rows in (entries, entries[1:]):
-        path = source_of({"b.tsv": "".join(f"{en}\t{de}\n" for en, de in rows)}, tmp_path)
-        assert load_dictionary(path, "de") == rows
-
-
 FUNCTION_WORDS = {
     "en": "the and are with this",
     "de": "der und das ist nicht",
@@ -609,19 +528,6 @@ def test_a_dictionary_in_the_other_order_is_told_by_its_words(lang, pivot, tmp_p
         text = "".join(" ".join(words[::step]) + "\n" for words in entries)
         assert load_dictionary(source_of({"a.txt": text}, tmp_path), lang, pivot) == entries
         assert caplog.text.count(f"its words show that {pivot} is second") == count
-
-
-@pytest.mark.parametrize(
-    "header", ["Slowakisch\tEnglisch", "Slovak\t英文", "slovaque\tanglais", "словацкий\tанглийский"]
-)
-def test_columns_are_named_in_a_third_language(header, tmp_path):
-    left, right = header.split("\t")
-    for name, text in (
-        ("a.tsv", f"{header}\nPrší.\tIt rains.\n"),
-        ("b.csv", f"n,{right},{left}\n1,It rains.,Prší.\n"),
-    ):
-        pairs = load_parallel(f"sk={source_of({name: text}, tmp_path)}")
-        assert list(zip(pairs["source"], pairs["target"])) == [("Prší.", "It rains.")]
 
 
 def test_verses_are_joined_by_book_chapter_and_verse(tmp_path, caplog):
@@ -651,23 +557,10 @@ def test_objects_of_json_under_keys_are_rows(keys, tmp_path):
     assert load_parallel(f"is={path}")["target"][:] == ["Hello", "Bye"]
 
 
-@pytest.mark.parametrize("number", ["1", "0.99"])
-def test_numbered_and_scored_rows_are_not_in_the_order_of_wikimatrix(number, tmp_path):
-    path = source_of({"a.tsv": f"{number}\tHalló\tHello\n{number}\tDagur\tDay\n"}, tmp_path)
-    with pytest.raises(InputError, match="--source_column 1 --target_column 2"):
-        load_parallel(f"is={path}")
-    assert load_parallel(f"is={path}", source_column="2", target_column="3")["source"][:] == ["Halló", "Dagur"]
-
-
 def test_a_table_of_one_column_without_a_name_is_refused(tmp_path):
     path = source_of({"a.csv": "Talo\nKoira\n", "b.csv": "house\ndog\n"}, tmp_path)
     with pytest.raises(InputError, match="not one column of text; the columns are: Talo"):
         load_parallel(f"fi={path}")
-
-
-def test_the_language_of_a_reference_is_that_of_the_target(tmp_path):
-    path = source_of({"a.tsv": "src\treference\tsrc_lang\treference_lang\nhouse\tHús\ten\tis\n"}, tmp_path)
-    assert load_parallel(f"is={path}")["source"][:] == ["Hús"]
 
 
 def test_pairs_that_are_rated_are_told(tmp_path, caplog):
@@ -681,12 +574,6 @@ def test_references_in_objects(refs, tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"src": "a", "refs": refs}))
     assert load_parallel(f"de={tmp_path / 'a.jsonl'}")["target"][:] == ["b"]
     assert load_parallel([{"src": "a", "refs": refs}], source_lang="de")["target"][:] == ["b"]
-
-
-def test_a_segment_is_one_line(tmp_path):
-    units = UNIT.format("ein\n  Haus", "", "a<ph/>\nhouse")
-    path = source_of({"a.tmx": f"<tmx><header/><body>{units}</body></tmx>"}, tmp_path)
-    assert load_parallel(f"de={path}").to_list()[0].items() >= {"source": "ein Haus", "target": "a house"}.items()
 
 
 def test_a_unit_inside_a_unit_is_left_out_and_what_a_reader_says_is_said_again_from_the_cache(tmp_path, caplog):

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import random
 import unicodedata
 
 import datasets
@@ -19,7 +18,6 @@ from hf_xalign.data.load import concatenate, hub_commit, load_parallel
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.readers.dictionaries import load_dictionary
-from hf_xalign.data.readers.files import read_lines
 from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.data.words import WORDS, lower_word
 from hf_xalign.errors import InputError
@@ -45,57 +43,6 @@ def of_file(path):
 def write(path, text):
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return path
-
-
-def files(folder, suffix):
-    """Yield a source of the same three pairs in every format, and once more where it can be compressed."""
-
-    def records(make):
-        return "".join(json.dumps(make(*pair)) + "\n" for pair in PAIRS)
-
-    units = [[("EN-gb", t), ("de-DE", s), ("fr", "x")] for s, t in PAIRS[:2]] + [[("fr", "x"), ("en", "y")]]
-    sides = (("".join(f"{s}\r\n" for s, _ in PAIRS), "t.de"), ("\n".join(t for _, t in PAIRS), "t.en"))
-    yield tuple(write(folder / f"{name}{suffix}", text) for text, name in sides)
-    for name, text in {
-        "plain.tsv": "".join(f"{s}\t{t}\n" for s, t in PAIRS),
-        "header.tsv": "id\ten\tde\n" + "".join(f"7\t{t}\t{s}\n" for s, t in PAIRS),
-        "plain.csv": "".join(f'"{s}",{t}\r\n' for s, t in PAIRS),
-        "header.csv": "id;en;de\n" + "".join(f'7;{t};"{s}"\n' for s, t in PAIRS),
-        "list.json": json.dumps([{"de": s, "en": t} for s, t in PAIRS], indent=1),
-        "inside.json": json.dumps({"version": 1, "data": [{"source": s, "target": t} for s, t in PAIRS]}),
-        "lines.json": records(lambda s, t: {"de": s, "en": t}),
-        "m.tmx": tmx(*units, [("en", PAIRS[2][1]), ("de", PAIRS[2][0])]),
-        "p.jsonl": records(lambda s, t: {"source": s, "target": t, "source_lang": "de", "target_lang": "en"}),
-        "codes.jsonl": records(lambda s, t: {"source": "wiki", "target": "x", "de": s, "en": t}),
-        "translation.jsonl": records(lambda s, t: {"id": 1, "translation": {"en": t, "de": s}}),
-    }.items():
-        yield write(folder / f"{name}{suffix}", text)
-    if not suffix:
-        source, target = map(list, zip(*PAIRS, strict=True))
-        nested = {"translation": [{"de": s, "en": t} for s, t in PAIRS]}
-        for table in ({"n": [1, 2, 3], "target": target, "source": source}, {"en": target, "de": source}, nested):
-            Dataset.from_dict(table).to_parquet(folder / "p.parquet", batch_size=2)  # two row groups
-            yield folder / "p.parquet"
-
-
-def test_gzip_data_under_another_name(tmp_path):
-    path = tmp_path / "pairs.tsv"
-    path.write_bytes(gzip.compress(b"Katze\tcat\n"))
-    assert [line for _, line in read_lines(path)] == ["Katze\tcat"]
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_files_of_every_kind_give_the_same_rows(tmp_path, suffix):
-    for path in files(tmp_path, suffix):
-        assert of_file(path) == EXPECTED, path
-    assert rows(load_parallel([f"de={tmp_path}/t.de{suffix},{tmp_path}/t.en{suffix}"])) == EXPECTED
-
-
-def test_json_in_utf_16(tmp_path):
-    path = tmp_path / "p.json"
-    for encoding in ("utf-8", "utf-16"):
-        path.write_bytes(json.dumps([{"de": "ä", "en": "b"}]).encode(encoding))
-        assert of_file(path) == [("ä", "b", "de", "en")]
 
 
 def test_details_of_content(tmp_path, caplog):
@@ -232,12 +179,6 @@ def test_marks_of_columns_are_removed_too(tmp_path, monkeypatch):
         assert load_monolingual(source, text_column="words", words=True)["words"][:] == [["e", "f"]]
 
 
-def test_the_separator_that_excel_names(tmp_path):
-    for mark in (";", "|", "\t"):
-        path = write(tmp_path / "p.csv", f'sep={mark}\nGerman{mark}English\n"a{mark}b"{mark}c\n')
-        assert of_file(path)[0][:2] == (f"a{mark}b", "c")
-
-
 def test_builtin_text_is_normalised_and_its_test_is_apart():
     for language, split, count in (("de", "train", 1994), ("bn", "train", 2000), ("de", "test", 500)):
         loaded = load_parallel(f"builtin:{language}", split=split)
@@ -351,13 +292,6 @@ def test_given_words_that_are_not_those_of_the_text(tmp_path, caplog):
 )
 def test_lower_case_is_that_of_the_language(word, lang, lower):
     assert lower_word(word, lang) == lower
-
-
-def test_more_rows_than_one_batch_keep_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "_BATCH", 7)
-    numbers = [str(random.Random(0).random()) for _ in range(3)] + [str(i) for i in range(97)]
-    path = write(tmp_path / "p.tsv", "".join(f"s {n}\tt {n}\n" for n in numbers))
-    assert of_file(path) == [(f"s {n}", f"t {n}", "de", "en") for n in numbers]
 
 
 def test_datasets_of_the_hub(monkeypatch):

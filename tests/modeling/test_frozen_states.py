@@ -3,7 +3,7 @@
 import pytest
 import torch
 from support import fao
-from support.families import BACKWARD, CONFIGS, NEWER, PASS, save_base
+from support.families import BACKWARD, CONFIGS, NEWER, PASS, by_tier, save_base
 from support.launch import STEP, outcome, same, slow
 from support.numeric import assert_rounding
 from support.runs import exact
@@ -15,6 +15,8 @@ from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.features import cache_features, can_cache_layers
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.packing import can_pack, encode_batch
+
+FAST = ("bert", "modernbert", "mt5", "qwen3")
 
 
 def frozen_states(model, folder):
@@ -31,7 +33,7 @@ def batch(encoded):
 
 
 @pytest.mark.parametrize("packed", [True, *slow([False])])
-@pytest.mark.parametrize("family", sorted({*CONFIGS, *NEWER} - {"albert"}))
+@pytest.mark.parametrize("family", by_tier(sorted({*CONFIGS, *NEWER} - {"albert"}), FAST))
 def test_a_step_starts_above_the_frozen_layers(family, packed, float64, tmp_path):
     save_base(family, tmp_path / "base")
     model = load_trainable(str(tmp_path / "base")).double().eval()

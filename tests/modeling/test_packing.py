@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from support.families import BACKWARD, CONFIGS, NEWER, PASS, save_base
+from support.families import BACKWARD, CONFIGS, NEWER, PASS, by_tier, save_base
 from support.numeric import assert_rounding
 from torch import nn
 from torch.nn.functional import pad
@@ -68,7 +68,7 @@ def test_packed_states_and_gradients_are_the_padded_ones(family, float64, tmp_pa
     "auto_class",
     [AutoModelForTokenClassification, AutoModelForSequenceClassification, AutoModelForQuestionAnswering],
 )
-@pytest.mark.parametrize("family", sorted({*FAMILIES} & {*CONFIGS}))
+@pytest.mark.parametrize("family", by_tier(sorted({*FAMILIES} & {*CONFIGS})))
 def test_task_models_skip_padding_inside_a_block(family, auto_class, float64, tmp_path):
     save_base(family, tmp_path)
     torch.manual_seed(1)

@@ -56,12 +56,12 @@ def _short_runs(request):
         yield
         return
 
-    def undrawn(figure, path):
+    def undrawn(grid, path, **options):
         Path(path).write_bytes(b"picture")
         return Path(path)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hf_xalign.evaluation.plots.save_figure", undrawn)
+        patch.setattr("hf_xalign.evaluation.plots.histogram_grid", undrawn)
         patch.setattr("hf_xalign.data.arrow.release_pages", lambda files: None)
         yield
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from support.launch import slow
 from support.numeric import assert_rounding
 from support.recipe import command, on_files, output_of, task_command
 from support.tiny import SENTENCES, make_links, make_tokenizer
@@ -41,7 +42,7 @@ def test_fao(fao_run):
     assert (fao_run.folder / "eval_links.jsonl").read_text().count("\n") == len(SENTENCES)
 
 
-@pytest.mark.parametrize("main", [fao.main, ppa.main])
+@pytest.mark.parametrize("main", [fao.main, *slow([ppa.main])])
 def test_held_out_pairs_that_are_trained_on_or_in_another_language(files, tmp_path, caplog, capsys, main):
     given = tmp_path / "given.tsv"
     given.write_text("frr\ten\n" + "".join(f"{source}\t{target}\n" for source, target, _ in SENTENCES[:5]))
@@ -78,20 +79,13 @@ def links_by(folder, files):
     return sum(map(len, hf_xalign.align_words(text, "encoder", **own)["links"][:]))
 
 
-def test_given_links_and_the_encoder_as_aligner(files, fao_run, tmp_path):
-    links = str(fao_run.folder / "eval_links.jsonl")
-    options = ["--aligner", "encoder", "--eval_links", links, "--learning_rate", "0", "--max_steps", "1"]
-    options += ["--report_to", "none"]
+def test_given_links_and_the_encoder_of_a_run_as_aligner(files, fao_run, tmp_path):
+    options = ["--aligner", f"encoder:{fao_run.folder}", "--eval_links", str(fao_run.folder / "eval_links.jsonl")]
+    options += ["--learning_rate", "0", "--max_steps", "1", "--report_to", "none"]
     fao.main(command(files, *options, out=tmp_path))
     record = read_record(tmp_path)
     assert fao_run.record["scores"]["before"] == record["scores"]["before"] == record["scores"]["after"]
-    assert record["links"]["de-en"]["links"] == links_by(files / "base", files) > 0
-
-
-def test_the_encoder_of_a_run_links(files, fao_run, tmp_path):
-    aligner = ("--aligner", f"encoder:{fao_run.folder}")
-    fao.main(command(files, *aligner, "--max_steps", "1", "--report_to", "none", out=tmp_path))
-    assert read_record(tmp_path)["links"]["de-en"]["links"] == links_by(fao_run.folder, files) > 0
+    assert record["links"]["de-en"]["links"] == links_by(fao_run.folder, files) > 0
 
 
 def drawn(files, most=None, seed=0, *, draw="seed", drop_identical=False, subwords=False, **more):

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from support.labelled import squad, squad_rows, write_json, write_lines
+from support.launch import slow
 from support.recipe import command, output_of, task_command
 from support.tiny import SENTENCES
 
@@ -165,7 +166,7 @@ def test_finetune_align_and_a_tagger_on_its_layers(files, tmp_path):
     assert (task["head"], task["frozen"], task["encoder"]["preset"]) == ("tagger", "encoder", "rotate_src2tgt")
 
 
-@pytest.mark.parametrize("protocol", ["reported on the same text", "reported on other text"])
+@pytest.mark.parametrize("protocol", [*slow(["reported on the same text"]), "reported on other text"])
 def test_rotates_protocols_are_named_as_a_choice_by_the_target(files, tmp_path, monkeypatch, protocol):
     """The paper chooses and reports on the target's validation text; the code it builds on reports on test text."""
     same = protocol == "reported on the same text"

@@ -35,7 +35,7 @@ def task(files, *options, out):
         (fao, command, ()),
         pytest.param(ppa, command, ("--queue_size", "16", "--min_tokens", "2"), marks=pytest.mark.slow),
         pytest.param(align_mlm, pretraining, (), marks=pytest.mark.slow),
-        (finetune, task, ()),
+        pytest.param(finetune, task, (), marks=pytest.mark.slow),
     ],
 )
 def test_a_loss_that_grew_is_in_record_card_and_table(files, recipe, words, options, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """One tiny random encoder of every family that the library supports."""
 
+import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -65,6 +66,11 @@ NEWER = {
         **_COMMON, **_GROUPED, use_bidirectional_attention=True, sliding_window=8
     ),
 }
+
+
+def by_tier(names, fast=("bert", "albert", "modernbert")):
+    """Families for a test, all but some of them in the slow tier: their kin differ in names alone."""
+    return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def _head_class(config):

@@ -18,8 +18,8 @@ HEADS = {
     "question": AutoModelForQuestionAnswering,
 }
 FULL = {"adapters": "pfeiffer", "top": "transformer", "num_heads": 4, "feedforward_size": 32, "reduction_factor": 4}
-# A pair of every family with one head, and of BERT with every head.
-PAIRS = [*((family, "sequence") for family in CONFIGS), ("bert", "token"), ("bert", "question"), ("roberta", "token")]
+# BERT with every head, and families that are built in other ways.
+PAIRS = [*(("bert", head) for head in HEADS), *((family, "sequence") for family in ("albert", "modernbert"))]
 OTHERS = [(family, head) for family in CONFIGS for head in HEADS if (family, head) not in PAIRS]
 
 

@@ -168,16 +168,6 @@ def test_labels_that_are_one_label_or_several_are_told(tmp_path, caplog):
     assert caplog.text.count("is a class of its own") == 2 and "'PER/LOC' is a class of its own" in caplog.text
 
 
-def test_parquet_names_its_classes_and_its_splits(tmp_path):
-    features = Features({"text": Value("string"), "label": ClassLabel(names=["con", "pro"])})
-    for split, label in (("train", 1), ("test", 0)):
-        rows = Dataset.from_list([{"text": f"{split} {n}", "label": label} for n in range(2)], features=features)
-        rows.to_parquet(tmp_path / f"{split}-00000-of-00001.parquet")
-        found = read_examples(f"az={tmp_path}/*.parquet", "sequence", split=split)
-        assert found.rows["label"][:] == [["con", "pro"][label]] * 2 and found.rows["text_a"][0] == f"{split} 0"
-    assert found.describe().endswith("*.parquet, the first: test 0 | con")
-
-
 def test_a_file_of_several_partitions_gives_the_one_asked_for(tmp_path):
     rows = [{"partition": part, "utt": part, "annot_utt": part, "intent": "x"} for part in ("train", "dev", "test")]
     text = "".join(json.dumps(row) + "\n" for row in rows)

@@ -1,7 +1,6 @@
 """Labelled text and questions from every format, labels, and sets with two languages."""
 
 import gzip
-import json
 import logging
 from functools import partial
 
@@ -11,10 +10,8 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from support.labelled import GERMAN, check, pairs, squad, squad_rows, words, write_json, write_lines
 from support.refusals import assert_refused
 
-from hf_xalign.data import load_parallel
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.span_labels import bio_names, span_parts
-from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.tasks import Examples, LabelSet, by_language, examples, read_examples
 from hf_xalign.tasks.crossing import code_switch, cross_lingual, mix_languages, read_crossed
@@ -46,15 +43,6 @@ def test_jsonl_of_words_with_named_columns_and_nfc(tmp_path):
     assert columns(found, "tokens", "labels") == [[["café", "ist"], ["ja"]], [["NOUN", "VERB"], ["X"]]]
     assert found.label_names == {"NOUN", "VERB", "X"} and found.place(1) == f"{path}, line 2"
     assert found.language == "de" and len(fewer) == 1 and fewer.fingerprint != found.fingerprint
-
-
-def test_columns_of_conll(tmp_path):
-    path = tmp_path / "ner.conll.gz"
-    text = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\nPeter NNP B-NP B-PER"
-    path.write_bytes(gzip.compress(text.encode()))
-    expected = [[["EU", "rejects"], ["Peter"]], [["B-ORG", "O"], ["B-PER"]], [3, 7]]
-    assert columns(read(path), "tokens", "labels", "line") == expected
-    assert read(path, label_column="2").rows["labels"][1] == ["NNP"]
 
 
 # Content of a .conll file, its sentences, and the comments in it.
@@ -178,26 +166,6 @@ def test_labels_that_may_be_no_spans():
     assert bio_names(["B", "M", "E", "S"]) == {"B": "B-SPAN", "M": "I-SPAN", "E": "I-SPAN", "S": "B-SPAN"}
 
 
-TAGS = {"NOUN", "VERB", "ADJ", "ADV", "DET", "PRON", "ADP", "CONJ", "NUM", "PRT", ".", "X"}
-
-
-def test_tagged_text_inside_the_package_is_of_the_builtin_text():
-    german = load_parallel("builtin:de", split="test")
-    texts = {
-        ("en", "train"): load_parallel("builtin:de", split="train")["target"],
-        ("en", "test"): german["target"],
-        ("de", "test"): german["source"],
-        ("bn", "test"): load_parallel("builtin:bn", split="test")["source"],
-    }
-    for (language, split), known in texts.items():
-        found = read_examples(f"builtin:{language}", "token", split=split)
-        assert (found.language, len(found)) == (language, 260 if split == "train" else 60)
-        assert found.label_names <= TAGS
-        assert set(map(" ".join, found.rows["tokens"])) <= {" ".join(split_words(text, language)) for text in known}
-    with pytest.raises(InputError, match=r"no builtin:de \(train\)\. The package holds .*builtin:en \(train\)"):
-        read_examples("builtin:de", "token")
-
-
 def test_label_sets(tmp_path):
     assert LabelSet.of(["I-b", "O", "B-a"]).names == ("O", "B-a", "I-a", "B-b", "I-b")  # ordered and closed
     assert LabelSet.of(["VERB", "NOUN", "X"]).names == ("NOUN", "VERB", "X")
@@ -242,20 +210,6 @@ def test_every_format_has_the_same_questions(tmp_path, monkeypatch):
     assert fewer.place(2) == f"{lines}, line 3" and fewer.rows["id"][:] == ["c0q0", "c0q1", "c1q0"]
 
 
-def test_columns_of_chaii_and_klue(tmp_path):
-    """A table with one answer a row, and ids that are called guid."""
-    context = "காவிரி ஆறு தமிழ்நாட்டில் பாய்கிறது."
-    start = context.index("தமிழ்")
-    row = {"context": context, "question": "எங்கே?", "answer_text": "தமிழ்நாட்டில்", "answer_start": start}
-    pandas.DataFrame([{"id": "9a", **row, "language": "tamil"}]).to_csv(tmp_path / "train.csv", index=False)
-    answers = {"text": row.pop("answer_text"), "answer_start": str(row.pop("answer_start"))}
-    lines = write_lines(tmp_path / "a.jsonl", [{"guid": "9a", **row, "answers": answers}])
-    for path in (tmp_path / "train.csv", lines):
-        found = read_questions(f"ta={path}").rows[0]
-        assert (found["id"], found["context"]) == ("9a", context)
-        assert found["answers"] == {"text": ["தமிழ்நாட்டில்"], "answer_start": [start]}
-
-
 def test_answers_without_a_place_must_occur_once(tmp_path):
     context, answer = "Siinä on 15 kissaa ja 5 koiraa, ja 15 lasta.", {"text": ["5"], "answer_start": [22]}
     row = {"question_id": 7, "context": context, "question": "Montako koiraa?"}
@@ -271,17 +225,6 @@ def test_answers_without_a_place_must_occur_once(tmp_path):
         path = write_lines(tmp_path / "a.jsonl", [{**row, "answers": [value]}])
         with pytest.raises(InputError, match=f"the answer '{value}' has no answer_start, and occurs {times} times"):
             read_questions(f"fi={path}")
-
-
-def test_a_name_of_another_language_is_told(tmp_path, caplog):
-    path = write_json(tmp_path / "xquad.ar.json", squad())
-    read_questions(f"ar={path}")
-    read(write_lines(tmp_path / "test-hau.jsonl", [{"text": "a", "label": "b"}]), "sequence", "ha")
-    assert not caplog.text
-    read_questions(f"sw={path}")
-    read(tmp_path / "test-hau.jsonl", "sequence", "sw")
-    assert "xquad.ar.json: read as sw, although its name says ar" in caplog.text
-    assert "test-hau.jsonl: read as sw, although its name says ha" in caplog.text
 
 
 def test_a_labelled_text_in_another_language_is_told(tmp_path, caplog):
@@ -465,12 +408,6 @@ def test_layout_of_questions(tmp_path):
         (f"{elsewhere} 3 .*, but at 2", lambda c, p, q: q["answers"][0].update(answer_start=3)),
     ]
     check([(message, changed, change) for message, change in changes], tmp_path)
-
-
-def test_only_questions_in_the_language_are_read_from_a_file_of_several(tmp_path):
-    first, second = squad_rows(squad())
-    path = write_lines(tmp_path / "a.jsonl", [{**first, "lang": "de"}, {**second, "lang": "fi"}])
-    assert read_questions(f"fi={path}").rows["id"][:] == [second["id"]]
 
 
 def test_files_and_languages_of_questions(tmp_path):
@@ -668,19 +605,6 @@ def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
     assert_refused({message: (call, message) for message, call in table.items()})
 
 
-def test_brackets_of_conll_2012_become_bio(tmp_path, caplog):
-    caplog.set_level(logging.INFO)
-    path = tmp_path / "a.conll"
-    path.write_text("w0 (PERSON*\nw1 *)\nw2 *\nw3 (GPE)\n\nw4 *\nw5 (DATE*\nw6 *\nw7 *)\nw8 (GPE*)\nw9 *\n")
-    labels = read_examples(f"de={path}", "token").rows["labels"][:]
-    assert labels[0] == ["B-PERSON", "I-PERSON", "O", "B-GPE"]
-    assert labels[1] == ["O", "B-DATE", "I-DATE", "I-DATE", "B-GPE", "O"]
-    assert caplog.text.count("4 spans in brackets, as in CoNLL-2012, are read as BIO") == 1
-    path.write_text("w0 (A*\nw1 (B*(C*)\nw2 *)\nw3 *\n")
-    with pytest.raises(InputError, match=r"the label '\(B\*\(C\*\)' marks no span"):
-        read_examples(f"de={path}", "token")
-
-
 def test_columns_that_only_capitals_tell_apart_are_refused(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,Text,Label\ngut,schlecht,pos\n")
@@ -689,13 +613,6 @@ def test_columns_that_only_capitals_tell_apart_are_refused(tmp_path):
     path.write_text("ID,id,Utterance,Class\n1,2,gut,pos\n")
     chosen = read_examples(f"de={path}", "sequence", text_columns=["Utterance"], label_column="Class")
     assert chosen.rows[0]["text_a"] == "gut"
-
-
-def test_questions_have_columns_in_capitals(tmp_path):
-    row = {"ID": "q", "Question": "Wo?", "Context": "In Rom.", "Answers": {"text": ["Rom"], "answer_start": [3]}}
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps(row) + "\n")
-    assert read_questions(f"de={path}").rows[0]["answers"] == {"text": ["Rom"], "answer_start": [3]}
 
 
 def test_a_name_of_an_annotator_is_no_label(tmp_path):
@@ -788,14 +705,6 @@ def test_offsets_are_no_words_and_two_columns_of_spans_are_told(tmp_path, caplog
         assert ("the last two columns label spans (gold, predicted; or nested)" in caplog.text) == told
 
 
-def test_names_of_sentences_are_no_words(tmp_path):
-    path = tmp_path / "a.conll"
-    path.write_text("".join(f"s{n}\tИван\tN\ns{n}\tспи\tV\n\n" for n in range(3)))
-    with pytest.raises(InputError, match="no column 'tokens'; the columns are labels, 1, 2, 3"):
-        read(path, language="bg")
-    assert read(path, language="bg", text_columns=["2"]).rows["tokens"][0] == ["Иван", "спи"]
-
-
 def test_scores_as_classes_are_told_once(tmp_path, caplog):
     path = tmp_path / "a.tsv"
     path.write_text("sentence1\tsentence2\tlabel\nGoed\tBest\t0.5\nGoed\tFout\t0.1\nGoed\tGoed\t4.5\n")
@@ -804,11 +713,3 @@ def test_scores_as_classes_are_told_once(tmp_path, caplog):
     path.write_text("text\tlabel\nGoed\tja\nFout\tnee\nTotaal\t2\n")
     read(path, "sequence", "nl")
     assert "the label '2' is a class of its own, next to 2, ja, nee" in caplog.text
-
-
-def test_brackets_of_coreference_are_no_names(tmp_path):
-    word = "{0}\tx\t_\tX\t_\t_\t0\troot\t_\t{1}\n".format
-    brackets = ("Entity=(person-1)", "_", "Entity=(person-2", "Entity=person-2)")
-    (tmp_path / "a.conllu").write_text("".join(map(word, range(1, 5), brackets)))
-    with pytest.raises(InputError, match=r"the label 'person-2\)' marks no span"):
-        read(tmp_path / "a.conllu", label_column="Entity")

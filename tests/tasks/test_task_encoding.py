@@ -17,7 +17,6 @@ from transformers import AutoModel
 from hf_xalign.data.encoding import tokenize_words
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.xalign.linear import map_adapter
-from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.tasks import (
     LabelSet,
     LanguageInputs,
@@ -132,23 +131,6 @@ def test_weights_of_a_new_head_and_of_a_saved_one(bases, tmp_path):
     assert torch.equal(load_task_model(base, TEXTS).bert.pooler.dense.weight, pooler)
     load_task_model(base, TOKENS, seed=5).save_pretrained(tmp_path)
     assert torch.equal(head(6, str(tmp_path)), head(5))
-
-
-@torch.no_grad()
-def test_module_with_a_map_for_each_language(bases):
-    adapter = adapt(raw(bases), "languages", init="random")
-    model = load_task_model(str(bases / "raw"), TOKENS, adapter=str(bases / "languages")).eval()
-    adapter.load_adapter(str(bases / "languages"), "default")
-    languages = LanguageInputs.of(model)
-    assert languages.maps == {"en": 0, "de": 1, "to": 2}
-    rows = [encode(TOKENS, words(language=code), languages)[0] for code in ("de", "en", "to")]
-    inputs = TOKENS.inputs(TOKENS.collate(rows, 0))
-    top = find_top(adapter.double()).xalign_top["default"]
-    logits = model.double()(**inputs).logits
-    states = raw(bases).double()(inputs["input_ids"][:1]).last_hidden_state[0]
-    for row, code in enumerate(("de", "en", "to")):
-        mapped = states if code == "en" else top.get_submodule(f"map_{code}")(states)
-        assert_rounding(logits[row], model.classifier(mapped), MAPPED)
 
 
 @torch.no_grad()

@@ -69,7 +69,6 @@ FORMS = {
     "questions": (QUESTIONS, {"alpha": 0.3}),
     "continual_mean": (TOKENS, {"preset": "continual_mean"}),
     "efimov": (TOKENS, {"preset": "efimov"}),
-    "efimov, words linked": (TOKENS, {"preset": "efimov", "linked_tokens": "words"}),
     "words linked": (TEXTS, {"linked_tokens": "words"}),
     "languages": (TOKENS, {"alpha": 0.3, "pairs": make_links(7, ["de", "bn"])}),
 }

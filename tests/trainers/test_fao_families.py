@@ -8,8 +8,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from support import fao
-from support.families import CONFIGS, NEWER, save_base
-from support.launch import gradients, slow
+from support.families import CONFIGS, NEWER, by_tier, save_base
+from support.launch import gradients
 from transformers import AutoModel, AutoModelForMaskedLM, MBartConfig, SqueezeBertConfig, SqueezeBertModel
 
 import hf_xalign
@@ -17,8 +17,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.modeling.freezing import stopped_at
 
-# Their kin differ in names alone.
-FAST, FAST_NEWER = ("bert", "distilbert", "albert", "deberta-v2", "modernbert"), ("mt5", "qwen3", "gemma3")
 SIZES = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
 IDS = torch.tensor([[2, 8, 59, 55, 3]])
 
@@ -39,7 +37,7 @@ def train(base, folder, resume=None, **settings):
     return trainer, {name for name, p in trainer.model.state_dict().items() if not torch.equal(p, before[name])}
 
 
-@pytest.mark.parametrize("family", [*FAST, *slow(sorted({*CONFIGS} - {*FAST}))])
+@pytest.mark.parametrize("family", by_tier(CONFIGS))
 def test_trains_freezes_and_loads(family, tmp_path):
     save_base(family, tmp_path / "base")
     trainer, moved = train(tmp_path / "base", tmp_path / "out")
@@ -68,7 +66,7 @@ def test_trains_freezes_and_loads(family, tmp_path):
     assert family == "albert" or (any(".0." in n for n in frozen) and any(".1." in n for n in moved))
 
 
-@pytest.mark.parametrize("family", [*FAST_NEWER, *slow(sorted({*NEWER} - {*FAST_NEWER}))])
+@pytest.mark.parametrize("family", by_tier(NEWER, ("mt5", "qwen3")))
 def test_newer_families_train_and_load(family, tmp_path, caplog):
     save_base(family, tmp_path / "base")
     trainer, moved = train(tmp_path / "base", tmp_path / "out", freeze_layers=1)

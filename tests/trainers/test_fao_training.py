@@ -48,7 +48,7 @@ def test_pairs_that_are_encoded_when_drawn(tmp_path, monkeypatch):
     resumed = runs.make(tmp_path / "stopped", **settings)
     resumed.train(resume_from_checkpoint=True)
     assert torch.equal(*(run.model.embeddings.word_embeddings.weight for run in (whole, resumed)))
-    cached = train(tmp_path / "cached", reference="cache", **settings)
+    cached = runs.make(tmp_path / "cached", reference="cache", **settings)
     assert "source_ids" in cached.train_dataset.column_names
 
 

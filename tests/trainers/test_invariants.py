@@ -46,9 +46,8 @@ ACCUMULATED = {
     "align_mlm": {"trainer": "align_mlm"},
     "continual": {"trainer": "continual", "alpha": 0.3},
     "ppa": {"trainer": "ppa", "preset": "paper", "words": "mlm"},
-    "task": {"trainer": "task"},
-    "tagger": {"trainer": "tagger"},
 }
+TASKS = {"task": {"trainer": "task"}, "tagger": {"trainer": "tagger"}}
 MORE_CONTINUAL = {
     "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},
     "continual questions": {"trainer": "continual", "alpha": 0.3, "task": "questions"},
@@ -56,6 +55,7 @@ MORE_CONTINUAL = {
 }
 DISTANCES = {"preset": "joint", "objective": "l2", "reference": "cache"}
 MORE_ACCUMULATED = {
+    **TASKS,
     # Similarities are among the vectors of one micro-batch.
     "fao distances": {"trainer": "fao", **DISTANCES, "similarity_weight": 0.0},
     "fao efimov": {"trainer": "fao", "preset": "efimov"},
@@ -74,7 +74,7 @@ MORE_ACCUMULATED = {
     "task kept": {"trainer": "task", "keep_aligned": True},
     "continual kept": {"trainer": "continual", "alpha": 0.3, "keep_aligned": True},
 }
-assert list(ACCUMULATED) == list(TRAINERS)
+assert [*ACCUMULATED, *TASKS] == list(TRAINERS)
 
 
 @pytest.mark.parametrize("name", [*ACCUMULATED, *slow(MORE_ACCUMULATED)])
@@ -104,7 +104,6 @@ class _Onlooker(TrainerCallback):
 
 ONLOOKED = {
     "fao": {**TEMPERATURE, "count": 16, "objective": "l2"},
-    "continual": {"trainer": "continual", "alpha": 0.3, "dropout": 0.2},
     "ppa": {"trainer": "ppa", "words": "none"},
 }
 
@@ -128,17 +127,18 @@ def test_a_loss_computed_outside_a_step_leaves_no_trace(name, tmp_path, monkeypa
 # ---- Less memory ----
 
 # Continual learning has a test of its own.
-RECOMPUTED = {name: {"trainer": name} for name in ("fao", "align_mlm", "ppa", "task")}
-RECOMPUTED["fao lora"] = {"trainer": "fao", "lora": True}
-RECOMPUTED["ppa in batch"] = {"trainer": "ppa", "contrast": "in_batch"}
-for kind in ("adapter", "houlsby", "lora"):
-    RECOMPUTED[f"mao {kind}"] = {**RANDOM, "regularizer_weight": 1.0, **mao.KINDS[kind]}
+RECOMPUTED = {"fao lora": {"trainer": "fao", "lora": True}, "ppa": {"trainer": "ppa"}}
+MORE_RECOMPUTED = {name: {"trainer": name} for name in ("fao", "align_mlm", "task")}
+MORE_RECOMPUTED["ppa in batch"] = {"trainer": "ppa", "contrast": "in_batch"}
+RECOMPUTED["mao adapter"] = {**RANDOM, "regularizer_weight": 1.0, **mao.KINDS["adapter"]}
+for kind in ("houlsby", "lora"):
+    MORE_RECOMPUTED[f"mao {kind}"] = {**RANDOM, "regularizer_weight": 1.0, **mao.KINDS[kind]}
 
 
-@pytest.mark.parametrize("name", RECOMPUTED)
+@pytest.mark.parametrize("name", [*RECOMPUTED, *slow(MORE_RECOMPUTED)])
 def test_gradient_checkpointing_changes_nothing(name, tmp_path):
     """The second pass through a layer and its adapters has the dropout of the first."""
-    settings = {"max_steps": 2, "dropout": 0.2, **STEADY, **RECOMPUTED[name]}
+    settings = {"max_steps": 2, "dropout": 0.2, **STEADY, **(RECOMPUTED | MORE_RECOMPUTED)[name]}
 
     def run(folder, **given):
         made, passes = make(tmp_path / folder, **settings, **given), []
@@ -184,17 +184,16 @@ def test_lora_is_all_that_is_trained_and_saved(form, tmp_path):
 # Micro-batches a process. With one row each, some have no masked token and no pair, and still their part counts.
 ALONE = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
 TWO = {
-    **ACCUMULATED,
     "fao": {"trainer": "fao", "objective": "infonce"},
-    "mao": {**RANDOM, **OTHERS, "preset": "transformer"},
     "align_mlm": {"trainer": "align_mlm", "mlm_probability": 0.05, **ALONE},
-    "continual": {"trainer": "continual", "preset": "efimov", "alpha": 0.3, **ALONE},
     "ppa": {"trainer": "ppa", "preset": "paper"},
 }
 MORE_TWO = {
+    "mao": {**RANDOM, **OTHERS, "preset": "transformer"},
+    "continual": {"trainer": "continual", "preset": "efimov", "alpha": 0.3, **ALONE},
     "fao joint": JOINT,
     # 21 rows for two processes: the last 5 fill no step of 2 x 4 and are left out of the epoch.
-    **{f"{name} uneven": {**own, "count": 21} for name, own in ACCUMULATED.items()},
+    **{f"{name} uneven": {**own, "count": 21} for name, own in (ACCUMULATED | TASKS).items()},
     **MORE_ACCUMULATED,
     "mao transformer links": {**RANDOM, **OTHERS, "preset": "transformer", "batch_of": "links"},
     "mao lora": {**RANDOM, **KEPT, "peft_type": "lora", "objective": "infonce"},
@@ -249,13 +248,15 @@ STOPPED = {"dropout": 0.2, "max_steps": 6, "per_device_train_batch_size": 2, "gr
 STOPPED |= {"save_strategy": "steps", "save_steps": 3}
 STOPPED |= {"learning_rate": 1e-3, "lr_scheduler_type": "constant", "warmup_steps": 0.0}
 RESUMED = {
-    **ACCUMULATED,
     "fao": {"trainer": "fao", "objective": "infonce"},
     "mao": {"trainer": "mao", "preset": "adapter", "objective": "infonce", "regularizer_weight": 1.0},
+    "continual": {"trainer": "continual", "alpha": 0.3},
     "ppa": {"trainer": "ppa"},
-    "fao frozen": FROZEN,
 }
 MORE_RESUMED = {
+    **TASKS,
+    "align_mlm": {"trainer": "align_mlm"},
+    "fao frozen": FROZEN,
     "page": PAGE,
     "fao joint": JOINT,
     "fao temperature": TEMPERATURE,

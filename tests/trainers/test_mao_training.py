@@ -6,6 +6,7 @@ import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
+from support.launch import slow
 from support.mao import KINDS, SAVED, make, states, trainable
 from support.runs import two_languages
 from support.tiny import make_encoder, make_links, make_tokenizer
@@ -13,10 +14,13 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.modeling import set_language
 
+FAST_KINDS = ("linear", "maps", "rotations", "transformer", "adapter", "lora")
+FAST_SAVED = ("maps", "transformer", "lora")
+
 # ---- What is trained ----
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*FAST_KINDS, *slow(sorted({*KINDS} - {*FAST_KINDS}))])
 def test_the_encoder_stays_and_all_of_the_module_moves(kind, tmp_path):
     encoder, trained = make_encoder(layers=3), make_encoder(layers=3)
     # A random start: at an identity start the first step moves only the gate, or one of an adapter's two matrices.
@@ -59,7 +63,7 @@ def test_nothing_below_the_first_adapter_is_kept_for_backward(tmp_path):
 # ---- What is saved, and training on from a module that is there already ----
 
 
-@pytest.mark.parametrize("kind", SAVED)
+@pytest.mark.parametrize("kind", [*FAST_SAVED, *slow(sorted({*SAVED} - {*FAST_SAVED}))])
 def test_what_is_saved_is_what_was_trained_and_is_trained_on(kind, tmp_path):
     first, out = make(tmp_path / "first", **SAVED[kind]), tmp_path / "out"
     first.train()
@@ -106,10 +110,9 @@ def test_the_encoder_runs_once_over_the_corpus(tmp_path):
 
     # Sixteen distinct sentences, eight at a time. Without context, the words alone are needed, as for the map.
     for name, passes, module, cache in (
-        ("linear", 2, {}, "words"),
         ("maps", 2, {"per_language": "others"}, "words of others"),
         ("transformer", 2, {"preset": "transformer"}, "sentences"),
-        ("no context", 0, {"preset": "transformer", "context": False}, "words"),
+        ("no context", 0, {"preset": "transformer", "context": False}, "words of others"),
     ):
         assert forwards(name, **module, cache_dir=str(tmp_path / cache)) == passes, name
         assert forwards(f"{name} again", **module, cache_dir=str(tmp_path / cache)) == 0, name

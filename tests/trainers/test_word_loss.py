@@ -27,7 +27,6 @@ KEPT, KEPT_LINKED = {"regularizer_weight": 0.7}, {"regularizer_weight": 0.7, "re
 FROZEN_SOURCE = {"align_target": "frozen", "regularized_side": "source"}
 # Settings and a pooling.
 CASES = {
-    "identity": ({}, "first"),
     "random, all words kept": ({"init": "random", **KEPT}, "mean"),
     "map for all, linked words kept": ({**EACH, **KEPT_LINKED}, "last"),
     "source kept": ({**OTHERS, **KEPT, "regularized_side": "source", "reduction": "words"}, "mean"),
@@ -37,16 +36,14 @@ CASES = {
     "sum": ({**EACH, **KEPT, "reduction": "sum", "mean_over_dims": True}, "last"),
     "infonce": ({**OTHERS, **ALL_NEGATIVES}, "mean"),
     "infonce over other sentences": ({**ALONE, "objective": "infonce", "negatives": "other_sentences"}, "last"),
-    "random transformer, infonce": ({**TRANSFORMER, "init": "random", **ALL_NEGATIVES, **KEPT}, "mean"),
     "specials linked": ({**OTHERS, **KEPT, "linked_tokens": "all"}, "mean"),
-    "cls linked": ({**OTHERS, **KEPT, "linked_tokens": "cls"}, "first"),
     "transformer, all words kept": ({**TRANSFORMER, **KEPT}, "first"),
-    "no context, all words kept": ({**ALONE, **KEPT}, "mean"),
     # What a transformer sees of a sentence: its linked words, those and the special tokens, [CLS] alone.
     "words seen": ({**TRANSFORMER, "regularized_words": "linked"}, "mean"),
     "specials seen": ({**TRANSFORMER, "regularized_words": "linked", "linked_tokens": "all"}, "last"),
     "cls seen": ({**TRANSFORMER, "regularized_words": "linked", "linked_tokens": "cls"}, "mean"),
 }
+CACHED = ("source kept", "specials linked", "cls seen")
 INSIDE = {
     "adapterhub": {"top": "none", "adapters": "adapterhub"},
     "pfeiffer and linear": {"top": "linear", "adapters": "pfeiffer"},
@@ -271,9 +268,9 @@ def compare(trainer, batch, expected, dtype=torch.float64):
     return found
 
 
-def assert_equals_loops(folder, settings, rows, **more):
-    """With word vectors computed and cached."""
-    for cached in (True, False):
+def assert_equals_loops(folder, settings, rows, both=True, **more):
+    """With word vectors computed, and with cached ones if `both`."""
+    for cached in (True, False) if both else (False,):
         trainer, batch = make(folder / str(cached), settings, feature_cache=cached, **more)
         assert ("word_vectors" in batch) == cached
         assert len(trainer.train_dataset) == len(rows)
@@ -283,7 +280,7 @@ def assert_equals_loops(folder, settings, rows, **more):
 @pytest.mark.parametrize("case", CASES)
 def test_equals_loops(case, tmp_path):
     settings, pooling = CASES[case]
-    assert_equals_loops(tmp_path, {**settings, "pooling": pooling}, make_links(4, LANGUAGES))
+    assert_equals_loops(tmp_path, {**settings, "pooling": pooling}, make_links(4, LANGUAGES), case in CACHED)
 
 
 @pytest.mark.parametrize("case", LINKS)
@@ -321,7 +318,6 @@ NOTHING_KEPT = {"regularizer_weight": 0.0, "interpolation_weight": 0.0, "similar
 SENTENCES = {
     "all terms": {**JOINT, "sentence_weight": 0.5, "teacher_weight": 2.0},
     "sentences alone": {**NOTHING_KEPT, "objective": "none", "sentence_weight": 0.5, "temperature": TEMPERATURE},
-    "distances": {**NOTHING_KEPT, "objective": "l2", "interpolation_weight": 2.0},
 }
 
 
@@ -352,7 +348,7 @@ def test_preset_of_fao_equals_loops(preset, tmp_path):
     own = JOINT if preset == "joint" else {}
     settings |= {"regularizer_weight": 1.0, **own}
     options = settings["pooling"], settings["linked_tokens"], settings["layers"]
-    for reference in ("copy", "cache"):
+    for reference in ("copy", "cache") if preset in ("joint", "cao_code", "rotate_src2tgt") else ("copy",):
         trainer, batch = make_fao(tmp_path, preset, dropout=False, reference=reference, **own)
         assert ("reference" in batch) == (reference == "cache")
         assert ("sentences0" in batch) == (reference == "cache" and preset == "joint")
@@ -378,16 +374,15 @@ def test_efimov_regularizes_the_specials_that_are_not_linked(linked, tmp_path):
     """Table 7 by the published code: the linked tokens change, L_reg is always over all of the pivot's tokens."""
     settings = dict(zip((*NAMES, "reduction", "mean_over_dims"), PUBLISHED["efimov"], strict=True))
     settings |= {"regularizer_weight": 1.0, "linked_tokens": linked}
-    for reference in ("copy", "cache"):
-        trainer, batch = make_fao(tmp_path, "efimov", dropout=False, reference=reference, linked_tokens=linked)
-        compare_fao(trainer, batch, settings, ("mean", "all", [4]), reference)
+    trainer, batch = make_fao(tmp_path, "efimov", dropout=False, linked_tokens=linked)
+    compare_fao(trainer, batch, settings, ("mean", "all", [4]), "copy")
 
 
 @pytest.mark.parametrize("case", [*SENTENCES, "lora"])
 def test_sentence_terms_equal_loops(case, tmp_path):
     settings = {"norm": "relative", "regularizer_weight": 1.0, "reduction": "words"}
     settings |= SENTENCES.get(case, SENTENCES["all terms"])
-    for reference in ("copy",) if case == "lora" else ("copy", "cache"):
+    for reference in ("copy", "cache") if case == "all terms" else ("copy",):
         model = fao.lora(layers=4).double() if case == "lora" else None
         trainer, batch = make_fao(tmp_path, "joint", model, reference=reference, **settings)
         compare_fao(trainer, batch, settings, ("mean", "words"), reference)

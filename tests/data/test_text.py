@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import random
 import unicodedata
 
 import datasets
@@ -43,6 +44,13 @@ def of_file(path):
 def write(path, text):
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return path
+
+
+def test_json_in_utf_16(tmp_path):
+    path = tmp_path / "p.json"
+    for encoding in ("utf-8", "utf-16"):
+        path.write_bytes(json.dumps([{"de": "ä", "en": "b"}]).encode(encoding))
+        assert of_file(path) == [("ä", "b", "de", "en")]
 
 
 def test_details_of_content(tmp_path, caplog):
@@ -179,6 +187,12 @@ def test_marks_of_columns_are_removed_too(tmp_path, monkeypatch):
         assert load_monolingual(source, text_column="words", words=True)["words"][:] == [["e", "f"]]
 
 
+def test_the_separator_that_excel_names(tmp_path):
+    for mark in (";", "|", "\t"):
+        path = write(tmp_path / "p.csv", f'sep={mark}\nGerman{mark}English\n"a{mark}b"{mark}c\n')
+        assert of_file(path)[0][:2] == (f"a{mark}b", "c")
+
+
 def test_builtin_text_is_normalised_and_its_test_is_apart():
     for language, split, count in (("de", "train", 1994), ("bn", "train", 2000), ("de", "test", 500)):
         loaded = load_parallel(f"builtin:{language}", split=split)
@@ -292,6 +306,13 @@ def test_given_words_that_are_not_those_of_the_text(tmp_path, caplog):
 )
 def test_lower_case_is_that_of_the_language(word, lang, lower):
     assert lower_word(word, lang) == lower
+
+
+def test_more_rows_than_one_batch_keep_their_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "_BATCH", 7)
+    numbers = [str(random.Random(0).random()) for _ in range(3)] + [str(i) for i in range(97)]
+    path = write(tmp_path / "p.tsv", "".join(f"s {n}\tt {n}\n" for n in numbers))
+    assert of_file(path) == [(f"s {n}", f"t {n}", "de", "en") for n in numbers]
 
 
 def test_datasets_of_the_hub(monkeypatch):

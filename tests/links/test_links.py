@@ -33,7 +33,7 @@ from hf_xalign.links.align import align_shards, align_words
 from hf_xalign.links.counts import LinkStatistics, link_statistics
 from hf_xalign.links.files import DictionaryLinker
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
-from hf_xalign.links.statistical import FORWARD, STATISTICAL_ALIGNERS, fit
+from hf_xalign.links.statistical import FORWARD, STATISTICAL_ALIGNERS, StatisticalLinker, fit
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, symmetrize
 from hf_xalign.modeling import XAlignConfig
 from hf_xalign.modeling.xalign.tuner import find_top
@@ -484,6 +484,19 @@ def test_links_of_every_method_equal_sets(method, pair):
     assert (found.dtype, found.shape) == (bool, pair[0].shape)
     assert cells(found) == reference(*map(cells, pair), method)
     assert all((links == old).all() for links, old in zip(pair, before))
+
+
+def test_statistical_aligners_mean_the_same_by_a_name():
+    pairs = [("a b c", "x y z"), ("a b", "y x"), ("b c d", "y w z"), ("d a", "w x"), ("c", "z q")] * 3
+    words = [(source.split(), target.split()) for source, target in pairs]
+    sources, targets = [["d", "c", "b", "a"], ["a"]], [["x", "y", "z", "w"], ["q", "x"]]
+    for method in METHODS:
+        direct, inverse = fit("fast_align", words)
+        linker = StatisticalLinker(direct, inverse, method)
+        for source, target, found in zip(sources, targets, linker(sources, targets)):
+            forward = direct.get_best_alignment(source, target)[1].to_numpy()
+            backward = inverse.get_best_alignment(target, source)[1].to_numpy().T
+            assert {tuple(x) for x in found} == reference(cells(forward), cells(backward), method), method
 
 
 def test_filters_and_their_order():

@@ -1,8 +1,6 @@
 """The exact searches against brute force, and every step of them on values worked out by hand."""
 
-import runpy
 from functools import partial
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -237,13 +235,3 @@ def test_gpu_equals_cpu():
             assert torch.allclose(values.cpu(), other, rtol=0, atol=rounding(64))
         else:
             assert (values.cpu() == other).double().mean() > 0.999
-
-
-@pytest.mark.slow
-def test_benchmark_compares_equal_lists():
-    script = Path(__file__).resolve().parents[2] / "benchmarks" / "mapping_bli.py"
-    found = runpy.run_path(str(script))["measure"](targets=400, queries=60, dim=16, repeats=1)
-    assert {"cosine", "csls", "NumPy, CSLS"} <= set(found)
-    for row in found.values():
-        assert row["same"] == 1.0 and row["wall_ratio"] > 0 and row["cpu_ratio"] > 0
-        assert row["right"] == found[row["against"]]["right"] > 0.1

@@ -47,7 +47,6 @@ from hf_xalign.trainers import MAOConfig, MAOTrainer
 MODULES: dict[str, dict[str, str]] = {
     "linear": {"preset": "linear"},
     "linear_per_language": {"preset": "linear", "per_language": "all"},
-    "rotation_per_language": {"preset": "linear", "per_language": "all", "orthogonal": "true"},
     "transformer": {"preset": "transformer"},
     # Each word alone, so batches can be drawn as those of the linear map are.
     "transformer_without_context": {

@@ -124,12 +124,6 @@ class MAOConfig(WordAlignmentConfig):
         "Adapters in every layer.", "Module", rules=[_OURS]
     )
     init: Literal["identity", "random"] = by_preset("Initialize to the identity, or at random as published.", "Module")
-    orthogonal: bool = own(
-        False,
-        "Make the linear map of each language a rotation; needs per_language.",
-        "Module",
-        rules=[_OURS, needs("a shared rotation changes no distance or cosine", per_language=("all", "others"))],
-    )
     per_language: Literal["none", "all", "others"] = own(
         "none",
         "Linear maps: one for all languages (none), one for each (all), or for each except the pivot (others).",
@@ -223,10 +217,8 @@ class MAOConfig(WordAlignmentConfig):
         if self.peft_type != "xalign":
             return f"{self.pooling} subword of the last layer, with {self.peft_type}"
         if self.top == "linear":
-            kind = "a rotation" if self.orthogonal else "a linear map"
-            kind += {"none": "", "all": " for each language", "others": " for each language but the pivot"}[
-                self.per_language
-            ]
+            owners = {"none": "", "all": " for each language", "others": " for each language but the pivot"}
+            kind = "a linear map" + owners[self.per_language]
         elif self.top == "transformer":
             kind = f"a transformer layer of {self.num_heads} heads" + ("" if self.context else " without context")
         else:

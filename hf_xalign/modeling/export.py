@@ -31,7 +31,7 @@ from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import SENTENCE_CONFIG, read_settings, with_default_prompt
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.xalign.config import base_of, modules_of
-from hf_xalign.modeling.xalign.top import Rotation, XAlignLayer
+from hf_xalign.modeling.xalign.top import XAlignLayer
 from hf_xalign.pretrained import nonfinite
 
 # sentence-transformers reads from it where to truncate.
@@ -232,7 +232,7 @@ def export_onnx(
     check_embeddings(encoder, tokenizer)
     with _new_folder(folder) as staging:
         (staging / MODEL).parent.mkdir()
-        with language_context(model, lang), torch.inference_mode(), _solved(model), _quiet():
+        with language_context(model, lang), torch.inference_mode(), _quiet():
             _graph(model, tokenizer).save(staging / MODEL)
         if int8:
             from onnxruntime.quantization import quantize_dynamic
@@ -262,25 +262,6 @@ def _graph(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBas
         raise InputError(f"torch.onnx cannot export a model of type {kind}: {error.__cause__}") from error
     assert program is not None
     return program
-
-
-@contextlib.contextmanager
-def _solved(model: nn.Module) -> Iterator[None]:
-    """Replace rotations by their matrices, because ONNX cannot solve linear equations."""
-    rotations = []
-    for parent in model.modules():
-        for name, child in parent.named_children():
-            if isinstance(child, Rotation):
-                rotations.append((parent, name, child))
-    for parent, name, rotation in rotations:
-        matrix = nn.Linear(len(rotation.skew), len(rotation.skew), bias=False)
-        matrix.weight = nn.Parameter(rotation.matrix().to(rotation.skew.dtype))
-        setattr(parent, name, matrix)
-    try:
-        yield
-    finally:
-        for parent, name, rotation in rotations:
-            setattr(parent, name, rotation)
 
 
 @contextlib.contextmanager

@@ -291,7 +291,7 @@ class TaskArguments:
     )
     model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
     adapter: str | None = option(
-        _DATA, "Folder of a frozen module between encoder and head: MAO or a rotation; {seed} is the run's seed.", None
+        _DATA, "Folder of a frozen module between encoder and head: MAO or a map; {seed} is the run's seed.", None
     )
     train_data: list[str] = option(
         _DATA,

@@ -113,8 +113,6 @@ def test_settings_of_modules():
         return lambda: XAlignConfig(**given)
 
     refused(
-        (settings(top="transformer", orthogonal=True), "orthogonal=true needs top=linear"),
-        (settings(orthogonal=True, linear_bias=True), "does not go with linear_bias=true"),
         (settings(languages=["de", "en"], pivot="en"), "has no map"),
         (
             lambda: adapt(make_base("modernbert"), "linear", adapters="adapterhub"),

@@ -42,7 +42,6 @@ def load(folder):
 
 KINDS = (
     {"top": "linear"},
-    {"top": "linear", "orthogonal": True},
     {"top": None, "adapters": "houlsby"},
     {"top": "transformer", "num_heads": 2, "context": False},
 )
@@ -160,7 +159,6 @@ def test_other_heads_and_maps(float64):
         ("MLM", make_aligned(head=AutoModelForMaskedLM), None),
         ("choices", make_aligned(head=AutoModelForMultipleChoice), choices),
         ("no bias", make_aligned("modernbert", linear_bias=False), None),
-        ("rotation", make_aligned("modernbert", orthogonal=True), None),
         ("de", make_aligned("modernbert", languages=["de"], pivot="en"), None),
         ("en", make_aligned("modernbert", languages=["de"], pivot="en"), None),
     ):
@@ -168,7 +166,7 @@ def test_other_heads_and_maps(float64):
         before = outputs(model, inputs, **language)
         merged = merge(model, **language)
         assert_rounding(outputs(merged, inputs), before, MERGED)
-        if name in ("no bias", "rotation"):
+        if name == "no bias":
             assert merged.head.dense.bias is None and merged.config.classifier_bias is False, name
 
 

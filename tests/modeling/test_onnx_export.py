@@ -26,7 +26,7 @@ TEXTS = [text for source, target, _ in SENTENCES for text in (source, target)]
 needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="the extra onnx is missing")
 
 
-ADAPTERS = ("rotation", "languages", "transformer", "houlsby")
+ADAPTERS = ("linear", "languages", "transformer", "houlsby")
 
 
 def plain(family, folder):

@@ -9,22 +9,8 @@ from support.numeric import assert_rounding
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.pooling import pool_spans
 from hf_xalign.modeling.xalign.linear import map_adapter
-from hf_xalign.modeling.xalign.top import Rotation
 
 MASK = SPANS[..., 1] > SPANS[..., 0]
-
-
-def test_rotation_under_autocast_and_in_bfloat16():
-    operations = 16 * 16 * 2 + 4 * 16
-    model = adapt(make_base(), "rotation", "random")
-    vectors = torch.randn(2, 3, 16)
-    with torch.autocast("cpu", torch.bfloat16):
-        rotated = model(word_vectors=vectors).last_hidden_state
-    assert rotated.dtype == torch.float32
-    assert_rounding(rotated.norm(dim=-1), vectors.norm(dim=-1), operations)
-    half = Rotation(16, identity=False).to(torch.bfloat16)(torch.eye(16))
-    assert half.dtype == torch.float32
-    assert_rounding(half @ half.T, torch.eye(16), operations)
 
 
 def test_word_spans_are_the_module_over_word_vectors(subtests, float64):

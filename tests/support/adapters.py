@@ -10,7 +10,6 @@ from support.families import CONFIGS, NEWER
 
 KINDS = {
     "linear": {},
-    "rotation": {"orthogonal": True, "linear_bias": False},
     "languages": {"languages": ["de", "to"], "pivot": "en"},
     "transformer": {"top": "transformer"},
     "no context": {"top": "transformer", "context": False},

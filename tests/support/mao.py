@@ -12,7 +12,7 @@ IDS = torch.tensor([[2, 8, 59, 55, 3]])
 KINDS = {
     "linear": {"objective": "infonce"},
     "maps": {"per_language": "all"},
-    "rotations": {"per_language": "others", "orthogonal": True},
+    "others": {"per_language": "others"},
     "transformer": {"preset": "transformer"},
     "no context": {"preset": "transformer", "context": False, "feature_cache": False},
     "adapter": {"preset": "adapter", "objective": "infonce"},

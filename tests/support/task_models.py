@@ -47,7 +47,7 @@ def make_task(family="bert", head="sequence", **changes):
 def make_module(family="bert", config=None, **settings):
     """A PEFT model of a new encoder with random modules, no bias of which is zero."""
     torch.manual_seed(1)
-    plain = settings.get("top", "linear") == "linear" and not settings.get("orthogonal")
+    plain = settings.get("top", "linear") == "linear"
     settings = {"init": "random", "linear_bias": plain, **settings}
     model = get_peft_model(AutoModel.from_config(config or CONFIGS[family]()), XAlignConfig(**settings))
     for name, parameter in model.named_parameters():

@@ -14,7 +14,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.modeling import set_language
 
-FAST_KINDS = ("linear", "maps", "rotations", "transformer", "adapter", "lora")
+FAST_KINDS = ("linear", "maps", "others", "transformer", "adapter", "lora")
 FAST_SAVED = ("maps", "transformer", "lora")
 
 # ---- What is trained ----

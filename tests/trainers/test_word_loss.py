@@ -31,7 +31,7 @@ CASES = {
     "map for all, linked words kept": ({**EACH, **KEPT_LINKED}, "last"),
     "source kept": ({**OTHERS, **KEPT, "regularized_side": "source", "reduction": "words"}, "mean"),
     "frozen target": ({**OTHERS, "align_target": "frozen"}, "mean"),
-    "rotations, frozen source": ({**OTHERS, "orthogonal": True, **FROZEN_SOURCE, **KEPT}, "mean"),
+    "others, frozen source": ({**OTHERS, **FROZEN_SOURCE, **KEPT}, "mean"),
     "plain norm": ({**OTHERS, **KEPT, "norm": "l2"}, "first"),
     "sum": ({**EACH, **KEPT, "reduction": "sum", "mean_over_dims": True}, "last"),
     "infonce": ({**OTHERS, **ALL_NEGATIVES}, "mean"),
@@ -88,13 +88,7 @@ def linear(top, found, language, settings):
     if settings.get("per_language") == "others" and language == "en":
         return found
     name = f"map_{language}" if "per_language" in settings else "shared"
-    if settings.get("orthogonal"):
-        upper = torch.triu(p[f"{name}.skew"], diagonal=1)
-        one = torch.eye(len(upper), dtype=upper.dtype)
-        matrix = torch.linalg.inv(one + upper - upper.T) @ (one - upper + upper.T)
-        assert_rounding(matrix @ matrix.T, one, 4 * len(one) ** 2)
-    else:
-        matrix = p[f"{name}.weight"]
+    matrix = p[f"{name}.weight"]
     bias = p.get(f"{name}.bias", 0.0)
     return {word: matrix @ x + bias for word, x in found.items()}
 

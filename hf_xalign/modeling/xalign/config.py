@@ -65,7 +65,6 @@ class XAlignConfig(PeftConfig):
         init: `identity` does not change the outputs until trained; `random` is the published initialization.
         reduction_factor: hidden size divided by an adapter's inner size.
         linear_bias: add a bias to the linear map; the published map has none.
-        orthogonal: make the linear map a rotation.
         languages: languages with a linear map each; [`set_language`] or `language=` then selects one.
         pivot: with `languages`, the language to whose space the maps lead, without a map; None if it has a map too.
         num_heads: attention heads of the transformer.
@@ -99,9 +98,6 @@ class XAlignConfig(PeftConfig):
     init: Literal["identity", "random"] = field(default="identity")
     reduction_factor: int = setting(8, least=1)
     linear_bias: bool = setting(False, rules=[needs(top="linear")])
-    orthogonal: bool = setting(
-        False, rules=[needs(top="linear"), excludes("a rotation moves no origin", linear_bias=True)]
-    )
     languages: list[str] | None = setting(None, distinct=True, rules=[needs(top="linear")])
     pivot: str | None = field(default=None)
     num_heads: int = setting(8, least=1)

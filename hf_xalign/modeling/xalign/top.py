@@ -99,31 +99,6 @@ class NormBottleneckLayer(BottleneckLayer):
         return output
 
 
-class Rotation(nn.Module):
-    """Rotation x -> R x with R = (I + A)^-1 (I - A), A = S - S^T, S strictly upper triangular (Cayley transform)."""
-
-    # Not `torch.nn.utils.parametrizations.orthogonal`, which would need a buffer in every format of adapters.
-
-    def __init__(self, hidden_size: int, *, identity: bool):
-        super().__init__()
-        self.skew = nn.Parameter(torch.zeros(hidden_size, hidden_size))
-        if not identity:
-            nn.init.normal_(self.skew, std=hidden_size**-0.5)
-
-    def matrix(self) -> torch.Tensor:
-        """Compute R, (d, d), at least float32."""
-        # In float32 also for bfloat16 weights, because R would not be orthogonal after rounding.
-        upper = torch.triu(self.skew.to(torch.promote_types(self.skew.dtype, torch.float32)), diagonal=1)
-        skew = upper - upper.T
-        identity = torch.eye(len(skew), dtype=skew.dtype, device=skew.device)
-        return torch.linalg.solve(identity + skew, identity - skew)
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Rotate float (..., d)."""
-        matrix = self.matrix()
-        return (vectors.to(matrix.dtype) @ matrix.T).to(vectors.dtype)
-
-
 class LinearTop(nn.Module):
     """Linear d x d map of every vector (MAO section 4), per mapped layer one for all languages or one for each."""
 
@@ -135,14 +110,11 @@ class LinearTop(nn.Module):
         self.layers = config.layers
         identity = config.init == "identity"
         for layer, name in product(self.layers, self.names):
-            if config.orthogonal:
-                module: nn.Module = Rotation(hidden_size, identity=identity)
-            else:
-                module = nn.Linear(hidden_size, hidden_size, bias=config.linear_bias)
-                if identity:
-                    nn.init.eye_(module.weight)
-                    if config.linear_bias:
-                        nn.init.zeros_(module.bias)
+            module = nn.Linear(hidden_size, hidden_size, bias=config.linear_bias)
+            if identity:
+                nn.init.eye_(module.weight)
+                if config.linear_bias:
+                    nn.init.zeros_(module.bias)
             self.add_module(_place(name, layer), module)
 
     def map_of(self, name: str, layer: int = -1) -> nn.Module:

@@ -26,7 +26,7 @@ FLOORS = 7
 CAPS = {
     "cli": (1396, 21),
     "core": (2742, 54),
-    "data": (7154, 118),
+    "data": (7153, 118),
     "evaluation": (1902, 17),
     "explore": (233, 2),
     "hub": (343, 9),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (717, 9),
-    "tasks": (2783, 51),
+    "tasks": (2784, 51),
     "trainers": (6626, 71),
 }
 

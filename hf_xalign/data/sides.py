@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,17 +23,18 @@ logger = logging.getLogger(__name__)
 SAMPLE = 1000
 _BLOCK = 50  # consecutive ones of them
 # Pairs from which scripts and repeated strings tell something. In 12,795 windows of 20 pairs of real text and
-# dictionaries, every source with letters had one of its script, and three strings made up at most 15 rows.
+# dictionaries, every source with letters had one of its script.
 _ENOUGH, _MANY = 20, 100
-_FEW = 4  # function words of another language in a dictionary, and rows that agree by chance
+_FEW = 4  # function words of another language in a dictionary, and rows that are odd by chance
+# Rows whose numbers and acronyms are compared, and how many both sides have at least. In 515 sets of real pairs,
+# 79% and more of those that both sides have were in the same row; of rows that do not belong together, under half.
+_PART, _SHARED = 250, 9
+_REPEATED = 9  # texts that one text translates in dictionaries
+_ODD = 20  # of so many rows one may be odd; in 673 sets of real pairs, at most one in 33 was
 _COPIED = regex.compile(r"\w*\d\w*|\b[A-Z]\w*[A-Z]\w*")  # numbers and acronyms, which translators copy
-# Words of a side from which function words tell its language. In real text one word in 7 is one of its language's list
-# (en, nl), one in 13 in es and ru; of another's list, at most one in 500, and one in 50 between es and pt.
-_TOLD, _FREQUENT = 200, 30
 # Words of a side, and of each of its texts, from which the absence of function words tells another language. In 1,407
 # stretches of 2,000 words of programs' texts, one word in 100 or more was of their language's list.
 _ABSENT, _SENTENCE, _RARE = 2000, 4, 1000
-_ID = regex.compile("[!-~]*[0-9][!-~]* ")
 # Frequent words of a language that others in the same script rarely have.
 _TABLE = Path(__file__).with_name("function_words.tsv")
 _FUNCTION_WORDS = {language: {*words.split()} for language, words in table_rows(_TABLE)}
@@ -58,13 +60,10 @@ def faults_of_sides(
     for side, texts in (("source", sources), ("target", targets)):
         if fault := forms.fault_of_marks(texts):
             yield f"the {side} is {fault}"
-    if _rows_are_moved(sources, targets):
-        yield "numbers fit better if a side is moved by one row: a line is missing or added. Align both sides again"
+    if _rows_are_apart(sources, targets):
+        yield "numbers and acronyms that both sides have are in different rows. Align both sides again"
     if fault := _fault_of_sides(sources, targets, source_lang, target_lang):
-        yield (
-            f"{fault}. Name the columns by source_column and target_column (--source_column and --target_column on "
-            "the command line), or swap the two files"
-        )
+        yield f"{fault}. Remove such rows, name both columns (--source_column, --target_column), or swap the two files"
 
 
 def scripts_are_swapped(sources: Iterable[str], targets: Iterable[str], source_lang: str, target_lang: str) -> bool:
@@ -76,10 +75,16 @@ def scripts_are_swapped(sources: Iterable[str], targets: Iterable[str], source_l
     return own * 2 < other and pivot * 2 < theirs
 
 
-def _rows_are_moved(sources: Sequence[str], targets: Sequence[str]) -> bool:
-    left, right = ([{*_COPIED.findall(text)} for text in side] for side in (sources, targets))
-    agree = [sum(map(bool, map(set.intersection, left[i:], right[j:]))) for i, j in ((0, 0), (1, 0), (0, 1))]
-    return max(agree) > max(_FEW, 2 * agree[0])
+def _rows_are_apart(sources: Sequence[str], targets: Sequence[str]) -> bool:
+    """Return whether most numbers and acronyms that both sides have are in different rows."""
+    rows = [({*_COPIED.findall(source)}, {*_COPIED.findall(target)}) for source, target in zip(sources, targets)]
+    # All rows, and parts of them, because a line may be missing in the middle.
+    for part in (rows, *(rows[start : start + _PART] for start in range(0, len(rows), _PART))):
+        left, right = zip(*part)
+        shared = Counter(chain.from_iterable(left)) & Counter(chain.from_iterable(right))
+        if shared.total() > max(_SHARED, 2 * sum(map(len, map(set.intersection, left, right)))):
+            return True
+    return False
 
 
 def entries_are_swapped(first: set[str], second: set[str], source_lang: str, target_lang: str) -> bool:
@@ -89,6 +94,21 @@ def entries_are_swapped(first: set[str], second: set[str], source_lang: str, tar
         if len(known & wrong) > max(_FEW, 3 * len(known & right)):
             return True
     return scripts_are_swapped(second, first, source_lang, target_lang)
+
+
+def _fault_of_scripts(sources: Sequence[str], targets: Sequence[str], *languages: str) -> str | None:
+    """Return which texts are in another script than that of their language; a source may be in the target's."""
+    own, pivot = (unicode_scripts(str(likely_language(code).script)) for code in languages)
+    for side, texts, scripts in (("sources", sources, own and pivot and own | pivot), ("targets", targets, pivot)):
+        letters, every = letters_in(scripts), letters_in(frozenset())
+        odd = [text for text in texts if len(letters.findall(text)) * 2 < len(every.findall(text))]
+        if fault := _fault_of_odd(odd, len(texts), f"{side} are in another script"):
+            return fault
+    return None
+
+
+def _fault_of_odd(odd: Sequence[str], texts: int, fault: str) -> str | None:
+    return f"{len(odd)} of {texts} {fault}, such as {odd[0]!r}" if len(odd) > max(_FEW, texts // _ODD) else None
 
 
 def _own_letters(source_lang: str, target_lang: str) -> list[regex.Pattern[str]]:
@@ -106,32 +126,47 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
     if fault := _fault_of_words({*sources}, {*targets}, source_lang, target_lang):
         return fault
     # A few pairs, written several times to try a command, are no fault.
-    if len(sources) < _MANY:
-        sources, targets = zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True)
+    if len({*sources}) <= _FEW and len(sources) >= _MANY:
+        return "most sources are one of a few strings, so they are no sentences"
+    sources, targets = zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True)
     if len(sources) < _ENOUGH:
         return None
-    most = len(sources) * max(0.5, 1 - len(sources) / (2 * _MANY))  # 18 of 20 rows, half of 100 and more
-    for side, texts in (("sources", sources), ("targets", targets)):
-        if sum(count for _, count in Counter(texts).most_common(3)) > most:
-            return f"most {side} are one of three strings, so they are no sentences"
-    languages = {likely_language(code).language for code in (source_lang, target_lang)}
-    if len(languages) > 1 and sum(map(str.__eq__, sources, targets)) * 10 > len(sources) * 9:
-        return "nearly all sources are the same as their targets"
-    own, pivot = _own_letters(source_lang, target_lang)
+    languages = [likely_language(code).language for code in (source_lang, target_lang)]
+    alike = [source for source, target in zip(sources, targets) if source == target]
+    long = [text for text in alike if len(text.split()) >= _SENTENCE]
+    if languages[0] != languages[1] and max(len(alike) / 9, len(long) / 2) * 10 > len(sources):
+        return f"{len(alike)} of {len(sources)} sources are the same as their targets, such as {(long or alike)[0]!r}"
+    fault = _fault_of_repeats(sources, targets) or _fault_of_scripts(sources, targets, source_lang, target_lang)
+    changed = [pair for pair in zip(sources, targets) if pair[0] != pair[1]]
+    for side, texts, lang in zip(("sources", "targets"), zip(*changed), languages):
+        odd = _other_language(texts, lang, languages[1])
+        fault = fault or _fault_of_odd(odd, len(sources), f"{side} are in another language")
+    own, _ = _own_letters(source_lang, target_lang)
     # Numbers of rows, for example.
-    if sum(own.search(text) is not None for text in sources) * 20 < len(sources):
+    if not fault and sum(own.search(text) is not None for text in sources) * 20 < len(sources):
         return f"nearly no source has a letter of the script of {source_lang}"
-    # Ids of Kaldi and of numbered sentences.
-    ids = [_ID.match(f"{source} ") for source in sources]
-    if sum(target.startswith(found[0]) for found, target in zip(ids, targets) if found) * 2 > len(sources):
-        return f"both sides begin with ids, such as {sources[0].split()[0]!r}"
-    for side, texts in (("sources", sources), ("targets", targets)):
-        if sum(_ID.fullmatch(f"{text} ") is not None for text in texts) * 2 > len(texts):
-            return f"most {side} are ids or names of files, such as {texts[0]!r}"
-    text = " ".join(targets)
-    if len(pivot.findall(text)) * 4 < len(letters_in(frozenset()).findall(text)):
-        return f"most letters of the targets are not of the script of {target_lang}"
+    return fault
+
+
+def _fault_of_repeats(sources: Sequence[str], targets: Sequence[str]) -> str | None:
+    """Return a text that translates too many others, such as `TODO` and `Loading...`."""
+    for side, texts in (("source", sources), ("target", targets)):
+        text, count = Counter(texts).most_common(1)[0]
+        if count > max(_REPEATED, len(sources) // _ODD):
+            return f"{text!r} is the {side} of {count} different texts"
     return None
+
+
+def _other_language(texts: Iterable[str], lang: str, pivot: str = "en") -> list[str]:
+    """Return the texts with function words of another language; of the pivot, if the language has no list."""
+    told = ({*_FUNCTION_WORDS} if lang in _FUNCTION_WORDS else {pivot} & {*_FUNCTION_WORDS}) - {lang}
+    odd = []
+    for text in texts:
+        counts = _count_words(text.lower().split())
+        # Close languages share words.
+        if any(counts[code] > counts.get(lang, 0) + 1 for code in told):
+            odd.append(text)
+    return odd
 
 
 def _fault_of_words(sources: set[str], targets: set[str], source_lang: str, target_lang: str) -> str | None:
@@ -143,23 +178,14 @@ def _fault_of_words(sources: set[str], targets: set[str], source_lang: str, targ
         return f"the sides are swapped, because the source ({source_lang}) has more words such as {_such(pivot)}"
     if own != pivot and in_target.get(own, 0) > max(in_source.get(own, 0), 1, len(targets) // 20 - 1):
         return f"the sides are swapped, because the target ({target_lang}) has more words such as {_such(own)}"
-    told = _FUNCTION_WORDS if pivot in _FUNCTION_WORDS else ()
-    if fault := _fault_of_counts(in_target, len(target), len(targets), target_lang, told):
+    if fault := _fault_of_absence(in_target, len(target), len(targets), target_lang):
         return f"the target {fault}"
-    # Close languages share words, so a source is told from the pivot alone.
-    is_told = len(source) >= _TOLD and in_source.get(pivot, 0) * _FREQUENT > len(source)
-    if is_told and in_source[pivot] * 2 > in_target[pivot] and own != pivot:
-        return f"the source is in {pivot}, not in {source_lang}, by its words such as {_such(pivot)}"
-    fault = _fault_of_counts(in_source, len(source), len(sources), source_lang, ()) if own != pivot else None
+    fault = _fault_of_absence(in_source, len(source), len(sources), source_lang) if own != pivot else None
     return fault and f"the source {fault}"
 
 
-def _fault_of_counts(counts: Mapping[str, int], words: int, texts: int, lang: str, told: Container[str]) -> str | None:
-    """Return what the function words of a text tell against its language; they may tell it to be one of `told`."""
-    own, most = likely_language(lang).language, max(counts, key=lambda code: counts[code])
-    is_most = most in told and words >= _TOLD and counts[most] * _FREQUENT > words
-    if is_most and counts.get(own, 0) * _TOLD < words:
-        return f"is in {most}, not in {lang}, by its words such as {_such(most)}"
+def _fault_of_absence(counts: Mapping[str, int], words: int, texts: int, lang: str) -> str | None:
+    own = likely_language(lang).language
     if words >= max(_ABSENT, _SENTENCE * texts) and counts.get(own, words) * _RARE < words:
         return f"is not in {lang}, because it has hardly any words such as {_such(own)}"
     return None
@@ -167,20 +193,14 @@ def _fault_of_counts(counts: Mapping[str, int], words: int, texts: int, lang: st
 
 def warn_of_text(texts: Iterable[str], lang: str, name: str) -> None:
     """Warn if a text of one language has marks of tools, or is in another one."""
-    sample = {*texts}
-    if fault := forms.fault_of_marks([*sample]):
+    sample = [*{*texts}]
+    if fault := forms.fault_of_marks(sample):
         logger.warning("%s: the text is %s", name, fault)
-    warn_of_language(sample, lang, name)
-
-
-def warn_of_language(texts: Iterable[str], lang: str, name: str) -> None:
-    """Warn if function words show that a text of one language is in another one."""
-    sample = {*texts}
     words = " ".join(sample).lower().split()
-    # Close languages share words, so a language without a list is told from English alone.
-    told = _FUNCTION_WORDS if likely_language(lang).language in _FUNCTION_WORDS else ("en",)
-    if fault := _fault_of_counts(_count_words(words), len(words), len(sample), lang, told):
-        logger.warning("%s: the text %s. Name its language, or correct the file", name, fault)
+    odd = _other_language(sample, likely_language(lang).language)
+    fault = _fault_of_odd(odd, len(sample), "are in another language")
+    if fault := fault or _fault_of_absence(_count_words(words), len(words), len(sample), lang):
+        logger.warning("%s: the text may not be in %s: %s. Name its language, or correct the file", name, lang, fault)
 
 
 def _count_words(words: Sequence[str]) -> dict[str, int]:

@@ -23,11 +23,12 @@ IGNORED = "-100"  # a word that is never scored; unlike `_` it never stands for 
 _SCHEMES = {"BIO": "BI", "IOE": "IE", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
 _PARTS = frozenset("BIESLUMW")  # beginning, inside, end, single, last, unit, middle, whole
 _CONTINUING, _ENDING = frozenset("IMEL"), frozenset("ELSUW")
-# B-PER or the like, PER-B, and B or B- alone.
+# B-PER or the like, PER-B, B or B- alone, and BPER.
 _FORMS = (
-    re.compile(r"(?i)(?P<part>[BIESLUMW])[-_:|/](?P<kind>.+)"),
+    re.compile(r"(?i)(?P<part>[BIESLUMW])(?:[^\w\s]|_)(?P<kind>.+)"),
     re.compile(r"(?i)(?P<kind>.+)[-_](?P<part>[BIESLUMW])"),
     re.compile(r"(?i)(?P<part>[BIESLUMW])[-_]?(?P<kind>)"),
+    re.compile(r"(?P<part>[BI])(?P<kind>\w\w+)"),
 )
 # CoNLL-2012 has brackets: `(PER*`, `*` and `*)`, and `(PER)` or `(PER*)` for a span of one word.
 _OPENING = re.compile(r"\((?P<kind>[^()*]+)\*?\)?")
@@ -85,6 +86,10 @@ def span_parts(names: Iterable[str], *, certain: bool = False) -> dict[str, str]
             kinds.add(kind)
         if form is _FORMS[2]:
             likely = "B" in parts and bool(parts & _CONTINUING)
+        elif form is _FORMS[3]:
+            # All kinds that go on begin somewhere too, as in no set of parts of speech.
+            certain = False
+            likely = "I" in parts and OUTSIDE in names and {f"B{name[1:]}" for name in inside} <= inside
         else:
             usual = parts <= {"B", "I"} and all(map(_USUAL.fullmatch, inside))
             likely = usual or len(kinds) < len(inside) or bool(outside - {UNLABELLED})

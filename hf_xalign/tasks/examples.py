@@ -47,7 +47,7 @@ _FASTTEXT = re.compile(r"__label__(?P<label>\S+)[\s,]+(?P<text>(?!__label__).*)"
 _OFFSETS = re.compile(r'\[(\[\d|\{"[^}]*start)')
 # Scores in a tagger's output, as a column or in the label, are no labels either.
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_SCORED = re.compile(r".+[:|/]\d?\.\d+")
+_SCORED = re.compile(r".+(?:[:|/]| ?\()\d?\.\d+\)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
 _MISSING = frozenset({"-100", "-1", "-", "nan", "NaN", "NULL", "null", "N/A", "n/a", "<NA>"})
 
@@ -557,7 +557,7 @@ def _warn_of_labels(source: str, labels: set[str]) -> None:
     """Warn of labels or kinds of spans that are scores or counts, differ in capitals or join others (`joy|anger`)."""
     labels = {re.sub("^[BI]-", "", label) for label in labels}
     numbers = sorted(filter(_NUMBER.fullmatch, labels))
-    scores = [label for label in numbers if "." in label or len(numbers) == 1]
+    scores = [label for label in numbers if "." in label or len(numbers) < len(labels)]
     by_case = {label.casefold(): label for label in labels}
     for label in sorted(labels):
         joins = labels.issuperset(parts := re.split(r" ?[|;,+/] ?| ", label)) and len(parts) > 1

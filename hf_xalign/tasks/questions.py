@@ -150,7 +150,8 @@ def read_questions(
     if others:
         logger.info("%s: skipped questions in other languages (%s)", source, skipped)
     columns = dict(zip(COLUMNS, map(list, zip(*rows)), strict=True))
-    warn_of_text(columns["context"][:SAMPLE], columns["context_lang"][0], source)
+    for side in ("question", "context"):
+        warn_of_text(columns[side][:SAMPLE], columns[f"{side}_lang"][0], source)
     pairs = set(zip(columns["question_lang"], columns["context_lang"]))
     if len(pairs) > 1 and language is None:
         raise InputError(f"{source}: the rows are in several languages. Name one for the set, as in de={source}")

@@ -112,6 +112,8 @@ SCHEMES = {
     "other marks": ("B:PER I:PER E:PER O S:ORG", "S:ORG B:ORG E:ORG O S:PER", "'B:PER' becomes 'B-PER'"),
     "at the end": ("PER-B PER-I PER-I O ORG-B", "ORG-B ORG-B ORG-I O PER-B", "'PER-B' becomes 'B-PER'"),
     "small letters": ("b-PER i-PER i-PER o b-ORG", "b-ORG b-ORG i-ORG o b-PER", "'b-PER' becomes 'B-PER'"),
+    "dashes": ("B–PER I–PER I–PER O B–ORG", "B–ORG B–ORG I–ORG O B–PER", "'B–PER' becomes 'B-PER'"),
+    "nothing between": ("BPER IPER IPER O BORG", "BORG BORG IORG O BPER", "'BPER' becomes 'B-PER'"),
     "_ for O": ("B-PER I-PER I-PER _ B-ORG", "B-ORG B-ORG I-ORG _ B-PER", "'_' becomes 'O'"),
 }
 
@@ -161,7 +163,16 @@ def test_labelled_rows_given_in_python():
 
 
 def test_labels_that_may_be_no_spans():
-    plain = [["S_noun", "M_x"], ["S", "O", "V"], ["NOUN", "B"], ["B-a", "NOUN"], ["O"], ["n-s---fn-", "u--------"]]
+    plain = [
+        ["BE", "IN", "O"],
+        ["BPER", "O"],
+        ["S_noun", "M_x"],
+        ["S", "O", "V"],
+        ["NOUN", "B"],
+        ["B-a", "NOUN"],
+        ["O"],
+        ["n-s---fn-", "u--------"],
+    ]
     assert not any(span_parts(names) for names in plain)
     assert bio_names(["B", "M", "E", "S"]) == {"B": "B-SPAN", "M": "I-SPAN", "E": "I-SPAN", "S": "B-SPAN"}
 
@@ -230,7 +241,7 @@ def test_answers_without_a_place_must_occur_once(tmp_path):
 def test_a_labelled_text_in_another_language_is_told(tmp_path, caplog):
     rows = [{"text": f"This is the day {n}, and they are with you from that time.", "label": "x"} for n in range(30)]
     read(write_lines(tmp_path / "a.jsonl", rows), "sequence", "zu")
-    assert "a.jsonl: the text is in en, not in zu" in caplog.text
+    assert "a.jsonl: the text may not be in zu" in caplog.text
 
 
 def test_question_is_normalised_and_context_is_not(tmp_path):
@@ -591,6 +602,8 @@ def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
         "a.csv, line 2: spans are labelled by character": partial(
             load, "a.csv", 'text,label\nAna živi,"[[0, 3, ""PER""]]"\n', kind="sequence"
         ),
+        "the label 'X' marks no span": partial(load, "a.conll", "Ana B-PER\n##lija X\nje O\n"),
+        r"holds \"good \(0.9\)\"": partial(load, "b.csv", "text,label\nAna,good (0.9)\n", kind="sequence"),
         'holds "B-PER:0.97"': partial(load, "a.conll", "Ana B-PER:0.97\nje O:0.99\n"),
         "each row holds one word. Call the columns sentence": partial(
             load, "a.csv", "sentence_id,tokens,labels\n" + "1,Ana,B-PER\n1,Maj,I-PER\n" * 9
@@ -705,11 +718,18 @@ def test_offsets_are_no_words_and_two_columns_of_spans_are_told(tmp_path, caplog
         assert ("the last two columns label spans (gold, predicted; or nested)" in caplog.text) == told
 
 
+def test_ids_of_words_are_no_words(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("".join(f"{n}.1\tИван\tN\n{n}.2\tспи\tV\n\n" for n in range(3)))
+    with pytest.raises(InputError, match="no column 'tokens'; the columns are labels, 1, 2, 3"):
+        read(path, language="bg")
+
+
 def test_scores_as_classes_are_told_once(tmp_path, caplog):
     path = tmp_path / "a.tsv"
     path.write_text("sentence1\tsentence2\tlabel\nGoed\tBest\t0.5\nGoed\tFout\t0.1\nGoed\tGoed\t4.5\n")
     assert read(path, "sequence", "nl").label_names == {"0.5", "0.1", "4.5"}
     assert caplog.text.count("the label '0.1' is a class of its own") == caplog.text.count("of its own") == 1
-    path.write_text("text\tlabel\nGoed\tja\nFout\tnee\nTotaal\t2\n")
+    path.write_text("text\tlabel\nGoed\tja\nFout\tnee\nTotaal\t2\nBest\t3\n")
     read(path, "sequence", "nl")
-    assert "the label '2' is a class of its own, next to 2, ja, nee" in caplog.text
+    assert "the label '2' is a class of its own, next to 2, 3, ja, nee" in caplog.text

@@ -188,7 +188,7 @@ def _names_first(sentences: Sequence[Sequence[_Line]], words: Sequence[Sequence[
     enough = len(firsts) > 2 or any(len(names) > 9 or len(words[0]) > 3 for names in firsts)
     if enough and all(len(set(names)) == 1 for names in firsts):
         return True
-    offsets = sum(cells[0].isdecimal() for cells in words) * 2 > len(words)
+    offsets = sum(_NUMBER.fullmatch(cells[0]) is not None for cells in words) * 2 > len(words)
     # Labels are fewer than words, so they stand first here.
     labels = len(words) > 100 and len({cells[0] for cells in words}) * 2 < len({cells[-1] for cells in words})
     return not numbered and (offsets or labels)
@@ -242,7 +242,7 @@ def _word_test(lines: Sequence[_Line]) -> Callable[[_Line], bool]:
 
     def test(line: _Line) -> bool:
         _, text, cells = line
-        if not text.startswith("#"):
+        if not text.startswith("#") or re.match(r"##\w", text):  # a piece of a word
             return True
         # A word may begin with # too, if it has the columns and a label of other words, or tabs as they have.
         if _KEY.match(text) or len(cells) not in widths:

@@ -175,8 +175,6 @@ def read_json_rows(path: str | Path) -> Rows:
     named = isinstance(first, dict) and forms.text_columns(tuple(first), None) and not forms.text_columns(keys, None)
     if named and all(isinstance(record, dict) for record in lists.values()):
         lists = {None: [{"key": key, **record} for key, record in lists.items()]}
-    if lists.keys() >= {"features", "rows"}:  # as the server of the Hub's datasets sends them
-        lists = {None: [record["row"] for record in lists["rows"]]}
     if columns := json_columns(lists):
         for row, values in enumerate(zip(*columns.values()), 1):
             yield row, dict(zip(columns, values))
@@ -239,7 +237,6 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
     """Yield `(row, record)` of a TSV or CSV file with the columns `names`, or those that the first line names."""
     header = list(names)
-    is_csv = file_format(Path(path)) == ".csv"
     for row, cells in read_cells(path):
         # Spreadsheets write a tab or comma after the last column too.
         while len(cells) > max(2, len(header)) and not cells[-1]:
@@ -253,10 +250,8 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
             continue
         elif len(cells) != len(header):
             wanted = f"{len(header)} {'(or a header that names the columns)' if names else 'as in the header'}"
-            columns = "columns" if is_csv else "tab-separated columns"
-            looks_quoted = any(cell.startswith('"') for cell in cells) and not is_csv
-            advice = ". TSV has no quoting: if its cells are quoted, call the file .csv" if looks_quoted else ""
-            raise InputError(f"{path}, row {row}: {len(cells)} {columns}, expected {wanted}{advice}")
+            columns = "columns" if file_format(Path(path)) == ".csv" else "tab-separated columns"
+            raise InputError(f"{path}, row {row}: {len(cells)} {columns}, expected {wanted}")
         else:
             yield row, dict(zip(header, cells, strict=True))
 

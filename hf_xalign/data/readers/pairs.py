@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -229,7 +226,7 @@ def read_file(path: Path, columns: Columns) -> files.Rows:
     """Yield the rows of a file that holds both sides; of several splits in a column, those of one."""
     match suffix := files.file_format(path):
         case ".jsonl" | ".json":
-            return _with_objects(files.of_split(partial(files.TABLES[suffix], path), columns.split, path))
+            return files.of_split(partial(files.TABLES[suffix], path), columns.split, path)
         case ".parquet":
             return files.of_split(partial(files.read_parquet, path, columns.select), columns.split, path)
         case ".tmx":
@@ -238,25 +235,9 @@ def read_file(path: Path, columns: Columns) -> files.Rows:
             return read_test_set(path)
     # Such as Anki's `deu.txt`.
     if suffix in (".tsv", ".csv") or (suffix not in forms.ADVICE and _is_table(path)):
-        rows = files.of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
-        return _with_objects(rows)
+        return files.of_split(partial(files.read_table, path, _headerless(path, columns)), columns.split, path)
     advice = f"no format has the suffix {suffix!r}. Give {', '.join(files.FORMATS)} or two line-aligned files: "
     raise InputError(f"{path}: {forms.ADVICE.get(suffix, advice + 'a.de,a.en')}.")
-
-
-def _with_objects(rows: files.Rows) -> files.Rows:
-    """Yield rows with the objects that cells of a column `translation` print, as pandas writes them to CSV."""
-    for row, record in rows:
-        nested = {name: _printed(cell) for name, cell in (record or {}).items() if name.casefold() in _NESTED}
-        yield row, record and {**record, **nested}
-
-
-def _printed(cell: Any) -> Any:
-    """Return the object that a cell prints, in JSON or Python, else the cell."""
-    for parse in (json.loads, ast.literal_eval) if isinstance(cell, str) and cell.startswith("{") else ():
-        with suppress(ValueError, SyntaxError):
-            return parse(cell)
-    return cell
 
 
 def _is_table(path: Path, *, numbered: bool = True) -> bool:
@@ -281,8 +262,6 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     repeats = [cell == below for cell, below in zip(first, second) if pair and cell in pair[:2]]
     if not columns.source_column and (any(map(str.isdecimal, first)) or (repeats and all(repeats))):
         pair = None
-    if any(name.casefold() in _NESTED and isinstance(_printed(cell), dict) for name, cell in zip(first, second)):
-        return []
     # A header is not of the form of its rows.
     if form and (forms.find_form(second, *languages) == form if second else not pair):
         logger.info("%s: read as %s: %s", path, form[0], ", ".join(form[1]))

@@ -134,12 +134,12 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     assert "Before: base. After: run." in shown and str(folder) not in shown
     assert "6 pairs" in shown and "<table>" in shown
     # Another model, base and text; a limit for each language.
-    rows = builtin_file("builtin:de", "test").read_text("utf-8").replace('"source_lang": "de"', '"source_lang": "nl"')
-    (folder / "nl.jsonl").write_text(rows, "utf-8")
-    text = ["--data", "builtin:de", f"nl={folder / 'nl.jsonl'}", "--max_pairs", "30"]
+    rows = builtin_file("builtin:de", "test").read_text("utf-8").replace('"source_lang": "de"', '"source_lang": "lb"')
+    (folder / "lb.jsonl").write_text(rows, "utf-8")
+    text = ["--data", "builtin:de", f"lb={folder / 'lb.jsonl'}", "--max_pairs", "30"]
     assert main(["explore", str(folder / "base"), "--base", run, *text, "--device", "cpu"]) == 0
     shown = "".join(str(one["props"].get("value")) for one in served[1][0].config["components"])
-    assert "nl: 30 pairs of builtin:de nl=nl.jsonl; " in shown and "de: 30 pairs" in shown
+    assert "lb: 30 pairs of builtin:de lb=lb.jsonl; " in shown and "de: 30 pairs" in shown
     assert str(folder) not in shown
 
 

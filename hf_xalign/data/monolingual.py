@@ -18,7 +18,7 @@ from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import load_hub
 from hf_xalign.data.readers.conll import is_conllu
 from hf_xalign.data.readers.files import TABLES, file_format, of_split, read_sentences
-from hf_xalign.data.sides import SAMPLE, warn_of_text
+from hf_xalign.data.sides import SAMPLE, warn_of_language
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.data.words import MARK
 from hf_xalign.errors import InputError, explained
@@ -66,7 +66,7 @@ def load_monolingual(
     if name == "text" and (fault := forms.fault_of_marks([text or "" for text in dataset[:SAMPLE]["text"]])):
         raise InputError(f"{source}: the text is {fault}.")
     if name == "text" and lang:
-        warn_of_text(filter(None, dataset[:SAMPLE]["text"]), lang, str(source))
+        warn_of_language(filter(None, dataset[:SAMPLE]["text"]), lang, str(source))
     return dataset if paths else map_rows(dataset, lambda batch: {name: [*map(_clean, batch[name])]}, desc="Reading")
 
 

@@ -136,16 +136,18 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
     long = [text for text in alike if len(text.split()) >= _SENTENCE]
     if languages[0] != languages[1] and max(len(alike) / 9, len(long) / 2) * 10 > len(sources):
         return f"{len(alike)} of {len(sources)} sources are the same as their targets, such as {(long or alike)[0]!r}"
-    fault = _fault_of_repeats(sources, targets) or _fault_of_scripts(sources, targets, source_lang, target_lang)
+    if fault := _fault_of_repeats(sources, targets) or _fault_of_scripts(sources, targets, source_lang, target_lang):
+        return fault
     changed = [pair for pair in zip(sources, targets) if pair[0] != pair[1]]
     for side, texts, lang in zip(("sources", "targets"), zip(*changed), languages):
         odd = _other_language(texts, lang, languages[1])
-        fault = fault or _fault_of_odd(odd, len(sources), f"{side} are in another language")
+        if fault := _fault_of_odd(odd, len(sources), f"{side} are in another language"):
+            return fault
     own, _ = _own_letters(source_lang, target_lang)
     # Numbers of rows, for example.
-    if not fault and sum(own.search(text) is not None for text in sources) * 20 < len(sources):
+    if sum(own.search(text) is not None for text in sources) * 20 < len(sources):
         return f"nearly no source has a letter of the script of {source_lang}"
-    return fault
+    return None
 
 
 def _fault_of_repeats(sources: Sequence[str], targets: Sequence[str]) -> str | None:
@@ -191,11 +193,16 @@ def _fault_of_absence(counts: Mapping[str, int], words: int, texts: int, lang: s
     return None
 
 
-def warn_of_text(texts: Iterable[str], lang: str, name: str) -> None:
+def warn_of_text(texts: Sequence[str], lang: str, name: str) -> None:
     """Warn if a text of one language has marks of tools, or is in another one."""
-    sample = [*{*texts}]
-    if fault := forms.fault_of_marks(sample):
+    if fault := forms.fault_of_marks([*{*texts}]):
         logger.warning("%s: the text is %s", name, fault)
+    warn_of_language(texts, lang, name)
+
+
+def warn_of_language(texts: Iterable[str], lang: str, name: str) -> None:
+    """Warn if function words show that a text of one language is in another one."""
+    sample = [*{*texts}]
     words = " ".join(sample).lower().split()
     odd = _other_language(sample, likely_language(lang).language)
     fault = _fault_of_odd(odd, len(sample), "are in another language")

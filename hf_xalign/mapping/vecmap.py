@@ -72,8 +72,11 @@ def vecmap(
         True
     """
     x, z = matched(source, target)
-    if whiten:
-        enough_words(len(x), max(x.shape[2], z.shape[2]), "pairs")
+    if whiten and len(x) < (size := max(x.shape[2], z.shape[2])):
+        raise InputError(
+            f"whitening: {len(x)} pairs are fewer than the {size} dimensions. Pass more, or use whiten=False, the "
+            "orthogonal variant."
+        )
     spaces = []
     for words, pairs in ((source_candidates, x), (target_candidates, z)):
         spaces.append((pairs, pairs if words is None else matched(x, words)[1]))
@@ -155,12 +158,3 @@ def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
         logger.info("whitening: the %s vectors span %d of %d dimensions", name, rank, size)
     s = s.clamp(min=float(s[rank - 1]))
     return (vh.T / s) @ vh, (vh.T * s) @ vh
-
-
-def enough_words(words: int, size: int, what: str) -> None:
-    """Raise an InputError if words cannot span the space that is to be whitened."""
-    if words < size:
-        raise InputError(
-            f"whitening: {words} {what} are fewer than the {size} dimensions. Pass more, or use whiten=False, "
-            "the orthogonal variant."
-        )

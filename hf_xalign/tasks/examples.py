@@ -512,7 +512,7 @@ def read_examples(
         logger.warning("%s: %s texts have no label, and are not trained on or scored", source, count)
     if kind == "token":
         _check_words(source, rows)
-    texts = (row["text_a"] if kind == "sequence" else " ".join(row["tokens"]) for row in rows[:SAMPLE])
+    texts = [row["text_a"] if kind == "sequence" else " ".join(row["tokens"]) for row in rows[:SAMPLE]]
     warn_of_text(texts, language, source)
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)

@@ -74,10 +74,9 @@ def load_vectors(data: DataArguments, args: MappingArguments) -> VectorMappingTr
         split = {"split": f"1 of {HELD_OUT} source words"}
         entries["test_dictionary"] = [entry | split for entry in entries["dictionary"]]
     seconds = round(time.perf_counter() - started, 3)
-    source, target = anchors
     return VectorMappingTrainer(
-        source,
-        target,
+        anchors[0],
+        anchors[1],
         args,
         **lexicons,
         vectors_format=args.vectors_format,

@@ -38,16 +38,6 @@ def conditioned(*shape, seed=0, condition=2.0):
     return u * torch.linspace(1, condition, min(shape[-2:]), dtype=torch.float64) @ vh
 
 
-def languages(words=300, size=20, noise=0.35, order=False):
-    """Two vocabularies, a rotation, an offset and noise apart; word i's translation is partner[i]."""
-    source = normal(words, size).float() + 0.5
-    partner = torch.randperm(words, generator=torch.Generator().manual_seed(9)) if order else torch.arange(words)
-    target = torch.empty_like(source)
-    turned = source @ conditioned(size, size, seed=1, condition=1).float()
-    target[partner] = turned + noise * normal(words, size, seed=2).float() + 0.3
-    return source, target, partner
-
-
 @torch.no_grad()
 def run(model, **inputs):
     return model(**{**TEXT, "output_hidden_states": True, **inputs})

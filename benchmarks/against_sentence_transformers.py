@@ -51,7 +51,8 @@ from hf_xalign import FAOConfig, FAOTrainer, align_words, encode_sentences, enco
 from hf_xalign.config import parse
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.load import draw_pairs, load_parallel
-from hf_xalign.evaluation.scores import score_retrieval, score_sentences
+from hf_xalign.evaluation.scores import score_retrieval
+from hf_xalign.evaluation.sentences import score_sentences
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.modeling.freezing import freeze

@@ -22,7 +22,8 @@ import torch
 from datasets import Dataset, disable_progress_bars
 
 from hf_xalign.data import load_parallel
-from hf_xalign.evaluation.scores import score_retrieval, score_sentences
+from hf_xalign.evaluation.scores import score_retrieval
+from hf_xalign.evaluation.sentences import score_sentences
 from hf_xalign.links import Linking
 from hf_xalign.links.counts import link_statistics
 from hf_xalign.links.frozen import make_evaluation_links

@@ -23,7 +23,7 @@ from torch import nn
 
 from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation import score_retrieval
-from hf_xalign.evaluation.scores import score_sentences
+from hf_xalign.evaluation.sentences import score_sentences
 from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.modeling.export import INPUTS, INT8, MODEL, export_onnx
 from hf_xalign.modeling.languages import language_context

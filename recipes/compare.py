@@ -1,6 +1,6 @@
-r"""Compare systems over languages and seeds: means, spread, significance, intervals; as text, Markdown and LaTeX.
+"""Compare systems over languages and seeds: means, spread, significance, intervals; as text and Markdown.
 
-    hf-xalign compare runs/raw runs/fao runs/continual --markdown table.md --latex table.tex
+    hf-xalign compare runs/raw runs/fao runs/continual --markdown table.md
 
 Give folders of runs or of runs with `--seeds`, by `hf-xalign train` or a trainer in Python, the baseline first.
 `FOLDER/scores/NAME/before` has the encoder before training. All folders need the same task, metric, test sets, seeds
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,21 +21,6 @@ from hf_xalign.recipes.parts.command import run
 
 if TYPE_CHECKING:
     from hf_xalign.statistics.comparison import Comparison
-
-_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "[": "{[}",  # at the head of a row it would be an argument of the line break before it
-    "]": "{]}",
-    "*": r"\textsuperscript{*}",
-    "†": r"\textsuperscript{\dag}",
-    "−": "$-$",
-    "±": r"$\pm$",
-}
 
 
 @dataclass
@@ -55,7 +39,6 @@ class CompareArguments:
     resamples: int = option("Tests", "Number of bootstrap resamples of examples and seeds for the intervals.", 2000)
     seed: int = option("Tests", "Seed of permutations and resamples.", 0, least=0)
     markdown: str | None = option("Output", "File to write as Markdown.", None)
-    latex: str | None = option("Output", "File to write as LaTeX, for the package booktabs.", None)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -67,19 +50,17 @@ def main(argv: list[str] | None = None) -> None:
     if argv and not argv[0].startswith("-"):
         argv = ["--folders", *argv]
     (args,) = parse((CompareArguments,), argv, description=__doc__)
-    files = [(path, write) for path, write in ((args.markdown, as_markdown), (args.latex, as_latex)) if path]
-    for path, _ in files:
-        check_output(path, file=True)
+    if args.markdown:
+        check_output(args.markdown, file=True)
 
     from hf_xalign.statistics.comparison import compare
 
-    settings = {name: value for name, value in vars(args).items() if name not in ("folders", "markdown", "latex")}
+    settings = {name: value for name, value in vars(args).items() if name not in ("folders", "markdown")}
     comparison = compare(args.folders, **settings)
     print(comparison)
-    for path, write in files:
-        write_text(Path(path), write(comparison) + "\n")
-    if files:
-        print("\nsaved: " + ", ".join(path for path, _ in files))
+    if args.markdown:
+        write_text(Path(args.markdown), as_markdown(comparison) + "\n")
+        print(f"\nsaved: {args.markdown}")
 
 
 def as_markdown(comparison: Comparison) -> str:
@@ -91,18 +72,6 @@ def as_markdown(comparison: Comparison) -> str:
         cells = [list(map(text, row)) for row in rows]
         blocks.append(table(list(map(text, head)), cells, numbers=len(head) - 1))
     return "\n\n".join([*blocks, *map(text, comparison.notes())])
-
-
-def as_latex(comparison: Comparison) -> str:
-    """Return both tables as LaTeX `tabular`s (package booktabs), with the notes as comments."""
-    escape = methodcaller("translate", str.maketrans(_LATEX))
-    blocks = []
-    for rows in comparison.tables():
-        head, *body = (" & ".join(map(escape, row)) + r" \\" for row in rows)
-        columns = "l" + "r" * (len(rows[0]) - 1)
-        lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
-        blocks.append("\n".join([*lines, r"\end{tabular}"]))
-    return "\n\n".join(["\n".join(f"% {note}" for note in comparison.notes()), *blocks])
 
 
 if __name__ == "__main__":

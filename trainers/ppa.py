@@ -18,7 +18,8 @@ from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import count_tokens, encode_sentence_pairs
 from hf_xalign.distributed import gather_rows
-from hf_xalign.evaluation.scores import Scores, score_sentences
+from hf_xalign.evaluation.scores import Scores
+from hf_xalign.evaluation.sentences import score_sentences
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast import KeyQueue, MomentumEncoder, SentenceHead, load_momentum, save_momentum
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused

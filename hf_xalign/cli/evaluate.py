@@ -85,7 +85,8 @@ def run(args: Arguments) -> None:
 
     from hf_xalign.data.encoding import check_pieces
     from hf_xalign.evaluation import score_retrieval
-    from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols, score_sentences
+    from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
+    from hf_xalign.evaluation.sentences import score_sentences
     from hf_xalign.modeling.loading import choose_device
     from hf_xalign.modeling.word_vectors import sharing_states
     from hf_xalign.modeling.xalign.config import XAlignConfig

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hf_xalign.checks import check_choice, check_lengths
 from hf_xalign.errors import InputError
+from hf_xalign.score import Score
 from hf_xalign.search.csls import Similarity, as_tensor, index_pairs, nearest_neighbours
 from hf_xalign.statistics.examples import ExampleScores
 
@@ -157,6 +158,19 @@ def directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, floa
     # Over both at once, so that the mean equals the score of the example scores to the last digit.
     mean = torch.cat([forward, backward]).double().mean().item()
     return {f"{prefix}source_to_target": to_target, f"{prefix}target_to_source": to_source, f"{prefix}mean": mean}
+
+
+def shares(score: Score, hits: Tensor) -> dict[str, float]:
+    """Return the shares of hits, bool (queries, 2): on average, to the pivot and from it, by the scores' names."""
+    shares = directions("", *hits.T)
+    keys = ("mean", "source_to_target", "target_to_source")
+    return {directed.name: shares[key] for directed, key in zip(score.directions(), keys, strict=True)}
+
+
+def check_pool(size: int, what: str) -> None:
+    """Raise an InputError for a pool of one candidate, which every query would find, or of none."""
+    if size <= 1:
+        raise InputError(f"retrieval has a pool of {size} ({what}), too few to score. Look at the columns read.")
 
 
 def sentence_examples(hits: Tensor, sentences: Tensor, count: int) -> ExampleScores:

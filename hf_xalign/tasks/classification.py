@@ -21,7 +21,8 @@ from hf_xalign.data.readers.files import Record
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.tagger import NO_TAG, BiLSTMCRFForTokenClassification
-from hf_xalign.tasks.examples import Examples, LabelSet, read_examples
+from hf_xalign.tasks.examples import Examples, read_examples
+from hf_xalign.tasks.labels import LabelSet
 from hf_xalign.tasks.scoring import Metric, count_classes, count_spans, count_words, tags_as_spans
 from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
 

@@ -21,8 +21,9 @@ from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.readers.conll import is_conllu
 from hf_xalign.data.span_labels import IGNORED, UNLABELLED
 from hf_xalign.errors import InputError, explained
-from hf_xalign.tasks.examples import Examples, read_records
-from hf_xalign.tasks.questions import COLUMNS, pair_code, read_questions
+from hf_xalign.tasks.examples import Examples
+from hf_xalign.tasks.labelled_files import read_records
+from hf_xalign.tasks.squad import COLUMNS, pair_code, read_questions
 
 _QUESTION = ("question", "question_lang")  # columns that the first source gives
 _CONTEXT = ("context", "context_lang", "answers")  # and the second; answers lie in the context

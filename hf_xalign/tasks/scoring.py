@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import string
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 import regex
 
 from hf_xalign.cache import table_rows
-from hf_xalign.checks import check_choice, check_lengths, check_range
+from hf_xalign.checks import check_lengths, check_range
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, read_spans
 from hf_xalign.data.words import lower_word
 from hf_xalign.errors import InputError
@@ -97,34 +96,21 @@ def _counts(rows: list[tuple[int, int, int]]) -> ExampleScores:
     return ExampleScores.from_counts(*np.asarray(rows, dtype=np.int64).reshape(-1, 3).T)
 
 
-Rules = Literal["mlqa", "squad"]
-RULES = get_args(Rules)
-
-_ASCII_MARKS = regex.compile(f"[{regex.escape(string.punctuation)}]")
-# Unicode counts $ + < = > ^ ` | ~ as symbols; SQuAD drops them, and so does MLQA.
+# Unicode counts $ + < = > ^ ` | ~ as symbols; MLQA drops them, as SQuAD does.
 _MARKS = regex.compile(r"[\p{P}$+<=>^`|~]")
 
 
-def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
-    """Return the tokens of an answer that F1 counts: in lower case, without punctuation and articles.
+def answer_tokens(text: str, language: str) -> list[str]:
+    """Return the tokens of an answer that F1 counts: in lower case, without punctuation and articles, as in MLQA.
 
-    - `mlqa` removes Unicode punctuation, and the articles of English, German, Spanish, Vietnamese and Arabic. Blanks
-      separate tokens. In Chinese, every Han character is a token, and (beyond MLQA) every letter in Japanese, Thai,
-      Lao, Khmer and Burmese. Text is NFC-normalized first, so that a decomposed Vietnamese article is found.
-    - `squad` applies SQuAD 1.1's rules for English to any language: it removes ASCII punctuation and English articles,
-      and splits at blanks. XTREME scores XQuAD and TyDi this way.
+    Unicode punctuation goes, and the articles of English, German, Spanish, Vietnamese and Arabic. Blanks separate
+    tokens. In Chinese, every Han character is a token, and (beyond MLQA) every letter in Japanese, Thai, Lao, Khmer
+    and Burmese. Text is NFC-normalized first, so that a decomposed Vietnamese article is found.
 
     Removed punctuation leaves no blank (`well-known` is one token); a removed article does.
     """
-    check_choice(RULES, rules=rules)
-    if rules == "squad":
-        articles, letters = _expressions("en")
-        marks = _ASCII_MARKS
-    else:
-        articles, letters = _expressions(parse_language(language).language)
-        marks = _MARKS
-        text = unicodedata.normalize("NFC", text)
-    text = marks.sub("", text.lower() if rules == "squad" else lower_word(text, language))
+    articles, letters = _expressions(parse_language(language).language)
+    text = _MARKS.sub("", lower_word(unicodedata.normalize("NFC", text), language))
     if articles is not None:
         text = articles.sub(" ", text)
     return text.split() if letters is None else letters.sub(r" \g<0> ", text).split()
@@ -157,8 +143,6 @@ def score_answers(
     predictions: Sequence[str],
     references: Sequence[Sequence[str]],
     languages: Sequence[str] | str,
-    *,
-    rules: Rules = "mlqa",
 ) -> AnswerScores:
     """Return F1 and exact match of each answer with its best reference.
 
@@ -166,7 +150,7 @@ def score_answers(
     tokens of both, as for the answer `A`, F1 is 1 as in SQuAD 2.0 (0 in SQuAD 1.1 and MLQA).
 
     Each question has one answer, which may be empty, and one or more references. `languages` gives the language of
-    each answer (that of the context), or one for all; `rules` are those of [`answer_tokens`].
+    each answer (that of the context), or one for all.
     """
     codes = [languages] * len(predictions) if isinstance(languages, str) else list(languages)
     check_lengths("question", answers=predictions, references=references, languages=codes)
@@ -175,8 +159,8 @@ def score_answers(
     for row, (prediction, golds, language) in enumerate(zip(predictions, references, codes, strict=True)):
         if isinstance(golds, str) or not len(golds):
             raise InputError(f"question {row}: the references {golds!r} are not a list of one or more answers")
-        answer = answer_tokens(prediction, language, rules)
-        gold_answers = [answer_tokens(gold, language, rules) for gold in golds]
+        answer = answer_tokens(prediction, language)
+        gold_answers = [answer_tokens(gold, language) for gold in golds]
         # Not from the counts below: equal answers may both be empty, and are right as in SQuAD 2.0.
         exact[row] = f1[row] = answer in gold_answers
         for tokens in gold_answers:

@@ -19,7 +19,7 @@ from hf_xalign.cli.main import main
 from hf_xalign.data.encoding import set_prompt
 from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation import encode_words, score_retrieval
-from hf_xalign.evaluation.similarity import similarity_plot, word_similarity
+from hf_xalign.evaluation.similarity import word_similarity
 from hf_xalign.links import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links, read_links
 from hf_xalign.modeling import word_vectors
@@ -61,23 +61,7 @@ def test_similarities_against_loops(base):
     # float32: products over 16 numbers of unit rows, and each length another 16; then means over all words.
     rounding = {"operations": 3 * 16, "scale": 1.0, "dtype": torch.float32}
     assert_rounding(found.values, cosines, **rounding)
-    for k in (2, 50):
-
-        def near(values, k=k):
-            nearest = sorted(values, reverse=True)[:k]
-            return sum(nearest) / len(nearest)
-
-        r = [near(row) for row in cosines], [near(column) for column in zip(*cosines)]
-        wanted = [[2 * c - r[0][i] - r[1][j] for j, c in enumerate(row)] for i, row in enumerate(cosines)]
-        csls = word_similarity(*base, SOURCE, TARGET, measure="csls", k=k)
-        assert_rounding(csls.values, wanted, **rounding | {"operations": 3 * 16 + 10, "scale": 4.0})
-        assert csls.nearest() == [row.index(max(row)) for row in wanted]
-
-
-def test_a_picture_of_similarities(base, tmp_path):
-    found = word_similarity(*base, "die <b>katze</b> $x$", TARGET)
-    picture = similarity_plot({"before": found, "after": found}, tmp_path / "m.png")
-    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 5000
+    assert found.nearest() == [row.index(max(row)) for row in cosines]
 
 
 def test_text_that_the_tokenizer_does_not_know_is_refused(models, capsys, tmp_path):

@@ -24,8 +24,8 @@ from hf_xalign.data.words import WORDS, lower_word
 from hf_xalign.errors import InputError
 from hf_xalign.links.files import read_pharaoh
 from hf_xalign.mapping.word2vec import read_word2vec
-from hf_xalign.tasks.examples import LABELLED
-from hf_xalign.tasks.examples import read_rows as read_labelled
+from hf_xalign.tasks.labelled_files import LABELLED
+from hf_xalign.tasks.labelled_files import read_rows as read_labelled
 
 PAIRS = [("Die Datei öffnen", "Open the file"), ("Speichern", "Save"), ("Ein\u2028Bruch \x85 hier", "A break here")]
 EXPECTED = [(source, target, "de", "en") for source, target in PAIRS]

@@ -11,7 +11,8 @@ from hf_xalign.evaluation.distances import word_distances
 from hf_xalign.evaluation.embedding_alignment import alignment_of_entries
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
-from hf_xalign.evaluation.scores import read_protocols, score_sentences
+from hf_xalign.evaluation.scores import read_protocols
+from hf_xalign.evaluation.sentences import score_sentences
 
 ONES = torch.ones(3, 4)
 NAN = float("nan")

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift, word_retrieval
-from hf_xalign.evaluation.scores import read_protocols, score_sentences
+from hf_xalign.evaluation.scores import read_protocols
+from hf_xalign.evaluation.sentences import score_sentences
 from hf_xalign.links import predict_links
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_trainable

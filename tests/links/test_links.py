@@ -29,6 +29,7 @@ from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
+from hf_xalign.links import job
 from hf_xalign.links.align import align_shards, align_words
 from hf_xalign.links.counts import LinkStatistics, link_statistics
 from hf_xalign.links.files import DictionaryLinker
@@ -92,7 +93,7 @@ def test_each_language_pair_has_its_own_model_and_rows_keep_their_order():
     alone = {lang: parallel(80, lang, seed=seed) for seed, lang in enumerate(("de", "bn"))}
     mixed = concatenate_datasets(list(alone.values())).shuffle(seed=3)
     linked = align_words(mixed)
-    with patch.object(word_alignment, "_PART", 50), patch.object(word_alignment, "VERSION", 0):
+    with patch.object(word_alignment, "_PART", 50), patch.object(job, "VERSION", 0):
         assert align_words(mixed)[:] == linked[:]
     alone = {lang: align_words(data) for lang, data in alone.items()}
     kept = [row["number"] for row in mixed if row["number"] in set(alone[row["source_lang"]]["number"])]
@@ -280,7 +281,7 @@ def test_pharaoh_file_is_read_row_by_row(tmp_path):
     (tmp_path / "all").write_text("0-1\n1-1\n0-0\n")
     for name in ("{lang}.links", "all"):
         for size in (1, 2, 3):  # of the parts that the files are read over
-            with patch.object(word_alignment, "_PART", size), patch.object(word_alignment, "VERSION", size):
+            with patch.object(word_alignment, "_PART", size), patch.object(job, "VERSION", size):
                 assert align_words(mixed, f"pharaoh:{tmp_path}/{name}")["links"][:] == [[[0, 1]], [[1, 1]], [[0, 0]]]
 
 

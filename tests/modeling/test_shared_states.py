@@ -9,7 +9,7 @@ from support.fao import make
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_multilingual_encoder, make_tokenizer
 
-from hf_xalign.evaluation.scores import score_sentences
+from hf_xalign.evaluation.sentences import score_sentences
 from hf_xalign.modeling import word_vectors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches, sharing_states

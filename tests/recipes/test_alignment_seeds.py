@@ -109,10 +109,10 @@ def test_one_call_compares_the_methods(files, run_of, tmp_path, capsys):
     mapping.main([*on_files(files, tmp_path / "map"), "--seeds", "2", "3"])
     assert "seed 2   finished before" in capsys.readouterr().out
     before = folders[0] / "scores" / "retrieval_mean" / "before"
-    latex = tmp_path / "table.tex"
-    argv = ["compare", *map(str, (before, *folders)), *SEEDS, "--latex", str(latex)]
+    markdown = tmp_path / "table.md"
+    argv = ["compare", *map(str, (before, *folders)), *SEEDS, "--markdown", str(markdown)]
     assert cli(argv) == 0
     out = capsys.readouterr().out
     assert [line.split()[0] for line in out.splitlines()[2:5]] == ["before", *(folder.name for folder in folders)]
     assert "word retrieval, retrieval_mean; mean ± standard deviation over seeds 1 2" in out
-    assert latex.read_text("utf-8").count("tabular") == 4
+    assert markdown.read_text("utf-8").count("| before |") == 1

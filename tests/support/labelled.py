@@ -7,7 +7,7 @@ from datasets import Dataset
 from tokenizers import normalizers
 
 from hf_xalign.tasks import Examples, LabelSet
-from hf_xalign.tasks.questions import COLUMNS
+from hf_xalign.tasks.squad import COLUMNS
 from support.refusals import assert_refused
 from support.tiny import make_tokenizer
 

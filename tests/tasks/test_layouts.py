@@ -9,7 +9,7 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 from support.labelled import check
 
 from hf_xalign.errors import InputError
-from hf_xalign.tasks import examples, read_examples
+from hf_xalign.tasks import labelled_files, read_examples
 
 SAID = "change my alarm tomorrow to wake me up 30 minutes earlier"
 SPANS = [{"start": word.start(), "length": len(word[0])} for word in re.finditer(r"\w+", SAID)]
@@ -137,7 +137,7 @@ def test_columns_of_the_hub_and_of_the_user(tmp_path, monkeypatch):
         ("sequence", xnli, {"premise": "a", "hypothesis": "b", "label": 0}, ["a", "b", "x", 1]),
     ):
         requests, hub = [], Dataset.from_list([row], features=features)
-        monkeypatch.setattr(examples, "load_hub", lambda *given, of=requests, hub=hub: of.append(given) or hub)
+        monkeypatch.setattr(labelled_files, "load_hub", lambda *given, of=requests, hub=hub: of.append(given) or hub)
         found = read_examples("de=owner/name:de", kind, split="test")
         assert list(found.rows[0].values()) == expected and found.place(0) == "owner/name:de, row 1"
         assert requests == [("owner/name:de", "test", None)]

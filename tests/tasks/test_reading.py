@@ -13,9 +13,9 @@ from support.refusals import assert_refused
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.span_labels import bio_names, span_parts
 from hf_xalign.errors import InputError
-from hf_xalign.tasks import Examples, LabelSet, by_language, examples, read_examples
+from hf_xalign.tasks import Examples, LabelSet, by_language, labelled_files, read_examples
 from hf_xalign.tasks.crossing import code_switch, cross_lingual, mix_languages, read_crossed
-from hf_xalign.tasks.questions import read_questions
+from hf_xalign.tasks.squad import read_questions
 
 CONLLU = (
     "# text = Vámonos al mar\n"
@@ -132,7 +132,7 @@ def test_spans_of_every_scheme(tmp_path, name, caplog, monkeypatch):
     features = Features({"tokens": List(Value("string")), "labels": List(ClassLabel(names=names))})
     rows = {"tokens": [["neno"] * 5] * 2, "labels": [[names.index(label) for label in own] for own in labels]}
     hub = Dataset.from_dict(rows, features=features)
-    monkeypatch.setattr(examples, "load_hub", lambda *_: hub)
+    monkeypatch.setattr(labelled_files, "load_hub", lambda *_: hub)
     assert read("owner/name").rows["labels"][:] == expected
     assert Examples("x", "sw", hub.add_column("line", [1, 2])).rows["labels"][:] == expected
     assert LabelSet.of(names) == LabelSet.of({label for own in expected for label in own})
@@ -209,7 +209,7 @@ def test_every_format_has_the_same_questions(tmp_path, monkeypatch):
     write_lines(tmp_path / "articles.jsonl", content["data"])
     for path, separator in zip(tables[3:], ",\t"):  # `datasets` writes a dict as Python prints it
         pandas.DataFrame(rows).to_csv(path, sep=separator, index=False)
-    monkeypatch.setattr(examples, "load_hub", lambda *_: Dataset.from_list(rows))
+    monkeypatch.setattr(labelled_files, "load_hub", lambda *_: Dataset.from_list(rows))
     assert nested.rows["id"][:] == ["c0q0", "c0q1", "c1q0", "c1q1"]
     assert nested.rows[3]["answers"] == {"text": ["Dresden"], "answer_start": [("x " + GERMAN).index("Dresden")]}
     assert nested.rows[3]["question_lang"] == nested.rows[3]["context_lang"] == nested.language == "de"
@@ -256,7 +256,7 @@ def test_languages_of_mlqa_are_in_its_names(tmp_path, monkeypatch):
         found = read_questions(item)
         assert found.language == "en+de", item
         assert set(found.rows["context_lang"]) == {"de"} and set(found.rows["question_lang"]) == {"en"}, item
-    monkeypatch.setattr(examples, "load_hub", lambda *_: Dataset.from_list(squad_rows(squad())))
+    monkeypatch.setattr(labelled_files, "load_hub", lambda *_: Dataset.from_list(squad_rows(squad())))
     assert read_questions("facebook/mlqa:mlqa.de.de").language == "de"
     assert read_questions("facebook/mlqa:mlqa.de.hi").rows[0]["question_lang"] == "hi"
 
@@ -543,7 +543,7 @@ def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog, mo
     assert columns(read(nli, "sequence", label_names=["-1", "0", "1"]), "label") == [["-1", "0", "1"]]
     features = Features({"text": Value("string"), "label": ClassLabel(names=["-1", "0", "1"])})
     hub = Dataset.from_dict({"text": ["ja", "nej"], "label": [0, 2]}, features=features)
-    monkeypatch.setattr(examples, "load_hub", lambda *_: hub)
+    monkeypatch.setattr(labelled_files, "load_hub", lambda *_: hub)
     assert columns(read("owner/name", "sequence"), "label") == [["-1", "1"]]
 
 

@@ -10,7 +10,7 @@ from support.ppa import make, make_pairs
 from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainerCallback
 
-from hf_xalign.evaluation.scores import score_sentences
+from hf_xalign.evaluation.sentences import score_sentences
 from hf_xalign.modeling.checkpoint import HEAD_NAME, load_trainable
 
 ONE_STEP = {"max_steps": 1, "learning_rate": 0.05, "warmup_steps": 0.0, "lr_scheduler_type": "constant"}

@@ -23,7 +23,8 @@ from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_lim
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import known_distances
-from hf_xalign.evaluation.scores import Scores, check_protocols, score_sentences, score_vectors, text_vectors
+from hf_xalign.evaluation.scores import Scores, check_protocols, score_vectors, text_vectors
+from hf_xalign.evaluation.sentences import score_sentences
 from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.counts import link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links

@@ -1,7 +1,5 @@
 """`evaluate` module: F1 and exact match of extracted answers, by language."""
 
-from typing import Literal
-
 from datasets import Features, Sequence
 
 from hf_xalign.metrics import base
@@ -27,11 +25,5 @@ class QaF1(base.Module):
 
     columns = Features({"predictions": base.TEXT, "references": Sequence(base.TEXT), "languages": base.TEXT})
 
-    def _compute(
-        self,
-        predictions: list[str],
-        references: list[list[str]],
-        languages: list[str],
-        rules: Literal["mlqa", "squad"] = "mlqa",
-    ) -> dict:
-        return by_language(score_answers(predictions, references, languages, rules=rules), languages)
+    def _compute(self, predictions: list[str], references: list[list[str]], languages: list[str]) -> dict:
+        return by_language(score_answers(predictions, references, languages), languages)

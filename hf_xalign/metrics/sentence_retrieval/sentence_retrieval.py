@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from datasets import Features
 
-from hf_xalign.evaluation.scores import sentence_retrieval
+from hf_xalign.evaluation.sentences import sentence_retrieval
 from hf_xalign.metrics import base
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import unicodedata
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -40,11 +41,10 @@ class Language(NamedTuple):
 def check_language(code: object, where: str) -> str:
     """Return the one code that the library uses for a language: `iw` and `heb_Hebr` give `he`.
 
-    A code has subtags of letters and digits joined by `-` or `_`, as in BCP 47. Any other value, or more than 35
-    characters, raises an InputError that begins with `where`.
+    A code has subtags of letters and digits joined by `-` or `_`, as in BCP 47. Any other value raises an InputError
+    that begins with `where`.
     """
-    # RFC 5646, section 4.4.1, recommends 35 characters.
-    if isinstance(code, str) and len(code) <= 35 and _PATTERN.fullmatch(code):
+    if isinstance(code, str) and _PATTERN.fullmatch(code):
         return "-".join([canonical_language(code), *_variants(code)])
     raise InputError(f"{where} is {code!r:.60}, not a language code such as de, ckb or zh-Hant. Correct it.")
 
@@ -200,7 +200,7 @@ def find_language(text: str, *speakers: str) -> str | None:
         >>> find_language("Portuguese (Brazil)"), find_language("Englisch", "de"), find_language("Englisch")
         ('pt-BR', 'en', None)
     """
-    text = text.strip()
+    text = unicodedata.normalize("NFC", text.strip())
     words = re.findall(r"[^\s()\[\],]+", text.casefold())
     for locale in ("en", *(parse_language(speaker).language for speaker in speakers)):
         languages, places = _names(locale)

@@ -24,9 +24,9 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1397, 21),
+    "cli": (1392, 20),
     "core": (2742, 54),
-    "data": (7160, 118),
+    "data": (7171, 118),
     "evaluation": (1881, 17),
     "explore": (233, 2),
     "hub": (343, 9),
@@ -40,7 +40,7 @@ CAPS = {
     "recipes": (2390, 26),
     "report": (424, 2),
     "search": (608, 4),
-    "statistics": (717, 9),
+    "statistics": (708, 9),
     "tasks": (2844, 51),
     "trainers": (6628, 71),
 }

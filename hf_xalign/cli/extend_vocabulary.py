@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from operator import ne
 from pathlib import Path
@@ -63,12 +62,8 @@ def run(args: Arguments) -> None:
     prefix, carried = carried_weights(model)
     # Encoding has left a truncation in the tokenizer, unless its result came from the cache.
     tokenizer.backend_tokenizer.no_truncation()
-    try:
-        save_encoder(model, folder, prefix, carried)
-        tokenizer.save_pretrained(folder)
-    except BaseException:  # a full disk leaves no half of a model, and the command can be run again
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    save_encoder(model, folder, prefix, carried)
+    tokenizer.save_pretrained(folder)
     for name, count in counts.items():
         print(f"new pieces, {name}: {count:,}")
     before, after = (known(text["source"][:], add_special_tokens=False).input_ids for known in (old, tokenizer))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import logging
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -146,7 +147,7 @@ def sentence_of(line: str) -> str:
 
 def place_columns(names: Sequence[str]) -> list[str]:
     """Return the columns of book, chapter and verse of a table of a Bible, or none."""
-    found = [next((n for n in names if n.casefold() in _NAMES[kind]), "") for kind in ("book", "chapter", "verse")]
+    found = [column_of(kind, names) or "" for kind in ("book", "chapter", "verse")]
     return found if all(found) else []
 
 
@@ -158,9 +159,10 @@ def word_columns(names: Iterable[str]) -> tuple[list[str], str, str] | None:
     return ([*document, *sentence] if sentence else [], word[0], tag[0]) if word and tag else None
 
 
-def split_column(names: Iterable[str]) -> str | None:
-    """Return the column that says the split of a row, as MASSIVE's `partition` does, or None."""
-    return next((name for name in names if name.lower() in _NAMES["split"]), None)
+def column_of(kind: str, names: Iterable[str]) -> str | None:
+    """Return the column of a kind of `columns.tsv`, such as `split`, which MASSIVE calls `partition`, or None."""
+    by_name = {name.strip().casefold().replace(" ", "_"): name for name in names}
+    return next((by_name[name] for name in _NAMES[kind] if name in by_name), None)
 
 
 def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
@@ -178,10 +180,12 @@ def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
 
 
 def other_language(record: Mapping[str, Any], language: str) -> str | None:
-    """Return the language that a record names in a column of its own, if it is not the one asked for."""
+    """Return the language that a record names in columns of its own, if it is not the one asked for, or its script."""
+    script = record.get(column_of("script", record) or "")
     for name, value in record.items():
         code = find_language(value) if name.lower() in OF_ROW and isinstance(value, str) else None
-        if code and parse_language(code).language != parse_language(language).language:
+        code = f"{code}_{script}" if code and script else code
+        if code and closest_language(language, (code,)) is None:
             return code
     return None
 
@@ -240,6 +244,7 @@ _SIDE_WORDS = {word for first, second, _ in _SIDES for word in (*first, *second)
 _DIRECTED = {word for first, second, directed in _SIDES if directed for word in (*first, *second)} - {""}
 # Words that may stand next to a language or a side, and alone name a column of text.
 TEXT = {*_NAMES["text"]}
+_BESIDE = TEXT | _DIRECTED | {*_NAMES["beside_language"]}
 # Codes of Indonesian and Norwegian that more often name a column of numbers.
 DOUBTFUL = {"id", "no"}
 # Words in names of files that are codes too.
@@ -275,7 +280,7 @@ class _Meaning(NamedTuple):
 
 def english_name(name: str) -> str:
     """Return the English name of a column of text or of a side in lower case: `word` for `Wort`, else the name."""
-    name = name.strip().casefold()
+    name = unicodedata.normalize("NFC", name.strip().casefold())
     return _OWN_WORDS.get(name.replace(" ", ""), name)
 
 
@@ -292,7 +297,7 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
         return _Meaning(side=core)
     if not core:
         return _Meaning(side="")
-    rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in TEXT | _DIRECTED]
+    rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in _BESIDE]
     if len(rest) == len(pieces) and (code := _language(name, asked)):
         return _Meaning(code, indirect=name.strip().casefold() in DOUBTFUL)
     excluded = rest[:1] in (["non"], ["Non"])
@@ -330,7 +335,8 @@ def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, partner: s
     if best := closest_language(asked, codes):
         ranks = {}
         for name, m in meanings.items():
-            if m.language and same_language(m.language, best[0]):
+            # Two other regions are equally close: those of `es_MX` and `es_AR`, or of `de_mt` and `de_pe`.
+            if m.language and closest_language(asked, (m.language, best[0])) == (m.language, best[1]):
                 is_asked = name.casefold().replace("_", "-") == asked.casefold().replace("_", "-")
                 ranks[name] = (not is_asked or m.indirect, m.indirect)
         return [name for name, rank in ranks.items() if rank == min(ranks.values())]
@@ -390,7 +396,7 @@ def text_columns(names: tuple[str, ...], lang: str | None) -> list[str]:
         (['text'], ['Deutsch'])
     """
     place = place_columns(names)
-    names = tuple(name for name in names if name.casefold() not in IDS and name not in place)
+    names = tuple(name for name in names if column_of("id", (name,)) is None and name not in place)
     meanings = {name: _meaning(name, (lang, lang or "en")) for name in names}
     plain = [name for name, meaning in meanings.items() if meaning.side == "" or name.casefold() in _NAMES["alone"]]
     sides = [name for name, meaning in meanings.items() if meaning.side]
@@ -410,6 +416,7 @@ def looks_like_header(
     if english_name(cells[0]) == english_name(cells[1]):
         return False
     meanings = [_meaning(cell, asked) for cell in cells]
+    of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
     codes = {}
     for cell, meaning in zip(map(str.strip, cells), meanings, strict=True):
         # `id` is no language.
@@ -427,8 +434,8 @@ def looks_like_header(
         for cell in cells:
             found = (_language(word, asked) for word in (cell, *cell.split()))
             inside.append({canonical_language(code) for code in found if code})
-        return inside[0].isdisjoint(inside[1]) and (len(codes) == 2 or _is_asked(next(iter(codes.values())), asked))
-    of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
+        named = len(codes) == 2 or any(of_side) or _is_asked(next(iter(codes.values())), asked)
+        return inside[0].isdisjoint(inside[1]) and named
     columns = [known or cell.strip().casefold() in _NAMES["other"] for known, cell in zip(of_side, cells, strict=True)]
     # `src_col` stands above sentences, `covid19` and `hot_dog` above words.
     variables = any(_VARIABLE.fullmatch(cell.strip()) for cell in cells)

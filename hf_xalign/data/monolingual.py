@@ -25,7 +25,7 @@ from hf_xalign.errors import InputError, explained
 
 _FORMATS = (".txt", *TABLES)
 TEXT = SourceKind((*_FORMATS, ".conllu"))
-_READING = 7  # raise it when the same input gives other rows: cached tables are then replaced
+_READING = 8  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows
 _TEXT, _WORDS = pyarrow.string(), pyarrow.list_(pyarrow.string())
 

@@ -102,17 +102,12 @@ class Comparison:
             cells = []
             for code, seed_scores in zip(self.languages, scores, strict=True):
                 cells.append(_spread(seed_scores) + marks.get((system.name, code), ""))
-            means.append([_line(system.name), *cells, *[_spread(np.mean(scores, axis=0))] * several])
+            means.append([system.name, *cells, *[_spread(np.mean(scores, axis=0))] * several])
         rows = [["system", "language", "examples", "difference", "95% interval", "p", "p corrected"]]
         for difference in self.differences:
             bounds = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
-            cells = [
-                _line(difference.system),
-                difference.language or "average",
-                str(difference.examples),
-                _signed(difference.difference),
-                bounds,
-            ]
+            cells = [difference.system, difference.language or "average", str(difference.examples)]
+            cells += [_signed(difference.difference), bounds]
             rows.append([*cells, _p(difference.p), _p(difference.corrected)])
         return [means, rows]
 
@@ -120,14 +115,14 @@ class Comparison:
         """Return one line for each thing measured and tested."""
         first = self.systems[0]
         trained = {system.train_language for system in self.systems}
-        by_system = "; ".join(f"{_line(system.name)} on {system.train_language}" for system in self.systems)
+        by_system = "; ".join(f"{system.name} on {system.train_language}" for system in self.systems)
         told = f", trained on {first.train_language if len(trained) == 1 else by_system}" if any(trained) else ""
         seeds = " ".join(map(str, first.seeds))
         count = len(self.languages)
         notes = [
             f"{first.task}, {first.metric}{told}; "
             f"mean{' ± standard deviation' * (len(first.seeds) > 1)} over seeds {seeds}, in points.",
-            f"{_BETTER} better, {_WORSE} worse than {_line(first.name)}: p < {self.level:g} by the "
+            f"{_BETTER} better, {_WORSE} worse than {first.name}: p < {self.level:g} by the "
             f"{self.test} over examples{f', after Holm over the {count} languages of a system' * (count > 1)}.",
         ]
         if len(first.seeds) > 1:
@@ -139,7 +134,7 @@ class Comparison:
             notes.append("One seed only: p and intervals do not cover the variation between seeds.")
         if first.metric.startswith("retrieval"):
             notes.append("All systems are asked for every link; a word that an encoder cuts off is a miss.")
-        return [_line(note) for note in notes]
+        return notes
 
 
 def compare(
@@ -314,7 +309,3 @@ def _p(p: float | None) -> str:
     if p is None:
         return ""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _line(name: str) -> str:
-    return " ".join(name.split())

@@ -264,6 +264,13 @@ FORMS = {
     "one column and its name": {f"{side}.tsv": "text\n" + lines(f"{{{side}}}") for side in ("de", "en")},
     "bars without blanks": {"a.txt": lines("{de}|||{en}")},
     "columns in the text's language": {"a.csv": "Satz;Übersetzung\n" + lines("{de};{en}")},
+    "gettext as CSV": {"a.csv": "msgid,msgstr\n" + lines("{en},{de}")},
+    "a column in decomposed letters": {"a.csv": "Satz;U\u0308bersetzung\n" + lines("{de};{en}")},
+    "verses by numbers of books": {
+        f"{side}.csv": "Verse ID,Book Name,Book Number,Chapter,Verse,Text\n"
+        + lines(f"{{n}},{side},1,1,{{n}},{{{side}}}")
+        for side in ("de", "en")
+    },
     "columns in Russian": {"a.tsv": "№\tИсходный текст\tЦелевой текст\n" + lines("{n}\t{de}\t{en}")},
     "columns in Vietnamese": {"a.tsv": "câu\tbản dịch\n" + lines("{de}\t{en}")},
     "languages before the sentences": {"a.tsv": lines("eng\t{en}\tdeu\t{de}")},
@@ -452,6 +459,56 @@ def test_a_name_of_another_language_or_of_the_other_order_is_told(tmp_path, capl
     assert "although the name says otherwise" in caplog.text
 
 
+SAID = ["Pes spi.", "Dež pada."]
+
+
+@pytest.mark.parametrize(
+    ("names", "read"),
+    [
+        ("en,sl_mt,sl_post_edited", SAID),
+        ("en_clean,sl_mt,sl_human", SAID),
+        ("en,sl_mt,sl_pe", "columns are: 'en', 'sl_mt', 'sl_pe'"),
+        ("en,sl_AT,sl_IT", "columns are: 'en', 'sl_AT', 'sl_IT'"),
+        ("en,sl_IT,sl_SI", SAID),
+    ],
+)
+def test_no_machine_translation_or_region_is_taken_for_another(names, read, tmp_path):
+    rows = zip(EN, ["Pes spati.", "Deževati."], SAID)
+    path = source_of({"a.csv": f"{names}\n" + "".join(",".join(row) + "\n" for row in rows)}, tmp_path)
+    if isinstance(read, str):
+        with pytest.raises(InputError, match=read):
+            load_parallel(f"sl={path}")
+    else:
+        assert load_parallel(f"sl={path}")["source"][:] == read
+
+
+def test_rows_of_one_script_are_read_of_a_table_that_names_it(tmp_path, caplog):
+    rows = [("0", "srp", "Cyrl", "Пас спава."), ("1", "srp", "Cyrl", "Пада киша.")]
+    rows += [("0", "srp", "Latn", "Pas spava."), ("1", "srp", "Latn", "Pada kiša.")]
+    table = "id,iso_639_3,iso_15924,text\n"
+    files = {
+        "a.csv": table + lines_of(rows),
+        "b.csv": table + lines_of([(n, "eng", "Latn", EN[int(n)]) for n in "01"]),
+    }
+    for code, first in (("sr", "Пас спава."), ("sr-Latn", "Pas spava.")):
+        pairs = load_parallel(f"{code}={source_of(files, tmp_path)}")
+        assert (pairs["source"][0], pairs["target"][:]) == (first, EN)
+    assert "left out: 2 in srp_Latn" in caplog.text and "left out: 2 in srp_Cyrl" in caplog.text
+
+
+def lines_of(rows):
+    return "".join(",".join(row) + "\n" for row in rows)
+
+
+def test_a_column_that_may_reject_rows_is_told(tmp_path, caplog):
+    rows = [{"en": en, "lv": "Suns guļ.", "Approved": en == EN[0]} for en in EN]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Dataset.from_list(rows).to_parquet(tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.parquet"):
+        assert len(load_parallel(f"lv={tmp_path / name}")) == 2
+        assert f"{name}: the column 'Approved' is not read. If it rejects rows, remove them" in caplog.text
+
+
 def test_splits_of_a_dictionary_are_told(tmp_path, caplog):
     path = source_of({"a.csv": "en,lt,split\ndog,šuo,train\ncat,katė,test\n"}, tmp_path)
     assert len(load_dictionary(path, "lt")) == 2 and "the entries of all splits are read" in caplog.text
@@ -610,6 +667,9 @@ def numbered(form):
 REFUSED = {
     "ids of which no two agree": ({"a.txt": lines("de-{n}\t{de}"), "b.txt": lines("en-{n}\t{en}")}, "no id occurs in"),
     "tatoeba's sentences": ({"a.txt": lines("1{n}\tdeu\t{de}"), "b.txt": lines("2{n}\teng\t{en}")}, "several columns"),
+    "tatoeba's sentences as CSV": (dict.fromkeys(("a.csv", "b.csv"), lines("1{n}\tdeu\t{de}")), "are: 11, deu, Die"),
+    "a machine's translations": ({"a.csv": "src,mt\n" + lines("{de},{en}")}, "the columns are: 'src', 'mt'"),
+    "cards": ({"a.csv": "Front,Back\n" + lines("{de},{en}")}, "the columns are: 'Front', 'Back'"),
     "two columns beside plain text": ({"a.txt": lines("{de}\tweb"), "b.txt": lines("{en}")}, "several columns"),
     "keys of a program": ({"de.yml": lines("k{n}: {de}"), "en.yml": lines("k{n}: {en}")}, "keys beside its texts"),
     "a glossary": ({"a.tbx": "<martif/>"}, "by tbx2tmx"),

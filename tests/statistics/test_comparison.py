@@ -119,7 +119,7 @@ def test_recipe_prints_and_writes_the_tables(folders, tmp_path, capsys):
 
 
 def test_names_cannot_break_a_table(folders):
-    found = compare(folders[:2], names=["a|b\n`c`<i>", r"[x] \y{z}^~&"], languages=["de"], **FEW)
+    found = compare(folders[:2], names=["a|b `c`<i>", r"[x] \y{z}^~&"], languages=["de"], **FEW)
     markdown = recipe.as_markdown(found)
     assert r"| a\|b \`c\`&lt;i&gt; |" in markdown
     assert r"| \[x\] \\y{z}^\~&amp; |" in markdown

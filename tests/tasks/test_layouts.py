@@ -69,6 +69,7 @@ WORDS = {
     "a table of lists": ("a.json", '{"tokens": [["Bakı"]], "tags": [["B-LOC"]]}', "az", "Bakı", "B-LOC"),
     "columns in capitals": ("a.csv", "Tokens,NER_tags\nin Oslo,O B-LOC\n", "nb", "in Oslo", "O B-LOC"),
     "tags": ("a.jsonl", '{"tokens": ["Oslo"], "tags": ["B-LOC"]}\n', "nb", "Oslo", "B-LOC"),
+    "PhoNER": ("a.jsonl", '{"words": ["Huế"], "tags": ["B-LOC"]}\n', "vi", "Huế", "B-LOC"),
     "SNIPS": (
         "train_Add.json",
         json.dumps({"AddToPlaylist": [{"data": SNIPS}]}),

@@ -710,12 +710,19 @@ def test_offsets_are_no_words_and_two_columns_of_spans_are_told(tmp_path, caplog
     with pytest.raises(InputError, match="no column 'tokens'"):
         read(path)
     assert read(path, text_columns=["3"]).rows["tokens"][:] == [["Péter", "megy"], ["Ma", "esik"]]
-    # Gold and predicted, outer and inner spans; phrases before names are no fault.
-    for first, last, told in (("PER", "PER", True), ("ORG", "LOC", True), ("NP", "PER", False)):
+    # Gold and predicted, outer and inner spans, names and parts of speech; phrases before names are no fault.
+    for first, last, other, read_labels in (
+        ("B-PER", "B-PER", "O", ["B-PER", "O"]),
+        ("B-ORG", "B-LOC", "O", ["B-ORG", "O"]),
+        ("B-LOC", "PROPN", "VERB", ["B-LOC", "O"]),
+        ("B-NP", "B-NP", "O", ["B-NP", "O"]),
+        ("B-NP", "B-PER", "O", ["B-PER", "O"]),
+    ):
         caplog.clear()
-        path.write_text(f"Péter B-{first} B-{last}\nmegy O O\n\nMa O O\nesik O O\n")
-        read(path)
-        assert ("the last two columns label spans (gold, predicted; or nested)" in caplog.text) == told
+        path.write_text(f"Péter {first} {last}\nmegy O {other}\n\nMa O {other}\nesik O {other}\n")
+        assert read(path).rows["labels"][0] == read_labels
+        told = "the labels are in column 2, because the last has others" in caplog.text
+        assert told == (read_labels[0] == first)
 
 
 def test_ids_of_words_are_no_words(tmp_path):

@@ -28,6 +28,7 @@ _COMMENT = re.compile(r"#\s*(?P<key>intent|text|sent_id)\s*[:=]\s*(?P<value>.*\S
 # Comments of CoNLL-U, such as `# text = ...`, are no words that begin with #.
 _KEY = re.compile(r"#\s*\w[^=]* = ")
 _TAGGED = [re.compile(rf".+{mark}[^{mark}]+") for mark in ("/", "_", r"\|")]  # a word and its tag in one cell
+_PHRASES = {"B-NP", "I-NP", "B-NC", "I-NC"}  # nominal ones, of CoNLL-2000 and 2003
 _LONGEST = 500  # words of a file of one sentence
 WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
 
@@ -37,8 +38,8 @@ def read_conll(path: str | Path) -> Iterator[tuple[int, Cells]]:
 
     Yields the line number of the sentence's first word, and its columns by number, `"1"`, `"2"`, and so on. CoNLL-U
     also has its columns by name (`tokens` is FORM), without multi-word tokens (`3-4`) and empty nodes (`5.1`). Other
-    files have `tokens` (the first column, or the second if the first numbers the words) and `labels` (the last column;
-    of numbered words the first one that labels spans; not annotators or lemmas; of CoNLL-2012 the names), unless the
+    files have `tokens` (the first column, or the second if the first numbers the words) and `labels` (the first column
+    that labels spans, but not phrases before names; else the last one, but not annotators or lemmas), unless the
     first line, or `# global.columns` of CoNLL-U Plus, names the columns. The comments `# text`, `# sent_id` and
     xSID's `# intent` become `text`, `sent_id` and `label`; others are skipped. Lines with tabs are split at tabs.
     """
@@ -206,15 +207,13 @@ def _label_column(
     for column, rows in itertools.product((0, *values), sentences):
         if len({cells[column - 1] for _, _, cells in rows}) > 1:
             varied.add(column)
-    # A name of an annotator stands at each word of a sentence.
-    annotated = not is_label and 0 not in varied
-    # An annotator or an inner span may follow the labels (UNER, GermEval), an intent may precede them (xSID).
-    spans = next(filter(lambda column: span_parts(values[column]), values), None) if first > 2 or annotated else None
+    # Annotators, inner spans, predictions or parts of speech may follow the labels, and phrases precede names.
+    spans = [c for c, found in values.items() if span_parts(found) and (_PHRASES & last or not _PHRASES & found)]
+    said, names = "%s: the labels are in column %s, because the last has %s (%s)", ", ".join(sorted(last)[:3])
     if spans or is_label:
-        before = [*values.values()][-1] if values and not spans else set()
-        if span_parts(before) and not any(label[2:] in ("NP", "NC") for label in before):  # phrases of CoNLL-2003
-            logger.warning("%s: the last two columns label spans (gold, predicted; or nested): the last is read", path)
-        return spans
+        if spans and 0 in varied:
+            logger.warning(said, path, spans[0], "others", names)
+        return spans[0] if spans else None
     # TreeTagger writes the lemma last, which often equals the word.
     pairs = [(cells[first - 2].lower(), cells[-1].lower()) for cells in words]
     are_lemmas = sum(word == lemma and word.isalpha() for word, lemma in pairs) * 10 > len(words)
@@ -223,10 +222,10 @@ def _label_column(
     if not tags:
         return None
     # Tags are fewer than lemmas.
-    column, names = min(tags, key=lambda column: len(values[column])), ", ".join(sorted(last)[:3])
-    if annotated or are_lemmas:
-        kind = "lemmas" if are_lemmas else "annotators"
-        logger.warning("%s: the labels are in column %s, because the last has %s (%s)", path, column, kind, names)
+    column = min(tags, key=lambda column: len(values[column]))
+    # A name of an annotator stands at each word of a sentence.
+    if 0 not in varied or are_lemmas:
+        logger.warning(said, path, column, "lemmas" if are_lemmas else "annotators", names)
         return column
     # Names have small letters, unlike most tags.
     if len(last) <= 3 and all(name[0].isalpha() and not name.isupper() for name in last if name):

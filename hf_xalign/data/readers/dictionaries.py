@@ -129,7 +129,7 @@ def _columns(
     path: Path, pair: forms.Pair, names: list[str], row: Sequence[Any], languages: tuple[str | None, str]
 ) -> Columns:
     """Return the columns of a table by its names, the languages of its first row, or else the file's name."""
-    if forms.split_column(names):
+    if forms.column_of("split", names):
         logger.warning("%s: the entries of all splits are read. Write each split to a file of its own", path)
     said = row_languages(dict(zip(names, row)), pair, languages[1])
     if pair.by_language or len(said) == 2:

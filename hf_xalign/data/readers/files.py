@@ -309,7 +309,10 @@ def of_split(read: Callable[[], Rows], split: str, name: object, lang: str | Non
     """
     rows = read()
     first = list(itertools.islice(rows, 1))
-    column = forms.split_column(first[0][1] or ()) if first else None
+    names = [*(first[0][1] or ())] if first else []
+    column = forms.column_of("split", names)
+    if reviewed := forms.column_of("reviewed", names):
+        logger.warning("%s: the column %r is not read. If it rejects rows, remove them", name, reviewed)
     values = (record.get(str(column)) for _, record in read() if record)
     chosen = forms.choose_split(values, split, str(name)) if column else None
     others, found = Counter[str](), False

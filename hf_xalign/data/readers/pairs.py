@@ -54,7 +54,8 @@ class Columns:
         inside = {*_NESTED, self._object(features, None)}
         if pair is None and not inside & {*names}:
             raise self.missing(names, name)
-        wanted = {*inside, *WORDS, *(pair or ())[:2], forms.split_column(names)}
+        about_rows = {forms.column_of(kind, names) for kind in ("split", "reviewed")}
+        wanted = {*inside, *WORDS, *(pair or ())[:2], *about_rows}
         return [column for column in names if column in wanted or column.lower() in SAY_LANGUAGES]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
@@ -356,10 +357,11 @@ def _sentences(path: Path, lang: str | None, split: str) -> Iterable[tuple[Any, 
     for row, record in files.of_split(partial(files.TABLES[suffix], path), split, path, lang):
         if record is None:
             continue
-        names = forms.text_columns(tuple(record), lang)
+        # A first row with numbers is no header, as in Tatoeba's sentences.csv.
+        names = [] if any(map(str.isdecimal, record)) else forms.text_columns(tuple(record), lang)
         if len(names) != 1:
             raise InputError(f"{path}, row {row}: not one column of text; the columns are: {', '.join(record)}.")
-        key = next((record[name] for name in record if name.casefold() in forms.IDS), None)
+        key = record.get(forms.column_of("id", record) or "")
         if place := forms.place_columns(tuple(record)):
             key = tuple(str(record[name]) for name in place)
         sentences.append((key, files.text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))

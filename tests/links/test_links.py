@@ -1,7 +1,6 @@
 """Links of every aligner, their symmetrization and filters, and the cache that they lie in."""
 
 import ctypes
-import json
 import logging
 import os
 import subprocess
@@ -25,7 +24,6 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cli.main import main
-from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
@@ -293,14 +291,6 @@ def test_dictionary_links(tmp_path):
     cased = align_words(data, f"dictionary:{tmp_path}/en-de.txt", lowercase=False, keep_unlinked=True)
     assert cased["links"][:] == [[], [[0, 0]], []]
 
-    # Tabs, blanks and several translations; a byte order mark is no part of a word, and entries become NFC.
-    path = tmp_path / "en-xx.txt"
-    text = "the\tder\nthe\tdie\n\nhouse Haus\r\ncomputer\tmáy tính\noil\tO\u0308l\n"
-    entries = [("the", "der"), ("the", "die"), ("house", "Haus"), ("computer", "máy tính"), ("oil", "Öl")]
-    for encoding in ("utf-8", "utf-8-sig"):
-        path.write_bytes(text.encode(encoding))
-        assert load_dictionary(path) == entries
-
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_dictionary_has_either_word_first(tmp_path, caplog, lowercase):
@@ -322,61 +312,6 @@ def test_a_dictionary_has_either_word_first(tmp_path, caplog, lowercase):
     align_shards([tmp_path / "in.parquet"], tmp_path / "out", f"dictionary:{paths[1]}", lowercase=lowercase)
     [shard] = (tmp_path / "out").glob("*.parquet")
     assert Dataset.from_parquet(str(shard))["links"][:] == muse
-
-
-def test_a_dictionary_of_a_spreadsheet_has_a_header(tmp_path):
-    entries = [("house", "nhà cửa"), ("ice, water", "đá")]
-    tables = {
-        "plain.csv": 'house,nhà cửa\n"ice, water",đá\n',
-        "excel.csv": "\ufeffEnglish;Vietnamese\r\nhouse;nhà cửa\r\nice, water;đá\r\n",
-        "turned.tsv": "vi\ten\nnhà cửa\thouse\nđá\tice, water\n",
-        "words.txt": "# Version 1\n\nword\ttranslation\nhouse\tnhà cửa\nice, water\tđá\n",
-    }
-    for name, content in tables.items():
-        (tmp_path / name).write_text(content, "utf-8")
-        assert load_dictionary(tmp_path / name, "vi") == load_dictionary(tmp_path / name) == entries, name
-    for name, content in (("scores", "house nhà 0.5\n"), ("panlex", "eng-000\thouse\tvie-000\tnhà\t9\n")):
-        (tmp_path / name).write_text(content, "utf-8")
-        with pytest.raises(InputError, match=r"row 1: '.*' does not have two fields. Write the pivot's word"):
-            load_dictionary(tmp_path / name)
-
-
-def test_a_dictionary_is_json_or_has_other_columns(tmp_path):
-    entries = [("house", "nhà cửa"), ("ice, water", "đá")]
-    rows = [{"id": 1, "vi": vi, "en": en, "score": [0.5]} for en, vi in entries]
-    columns = {"en": ["house", "ice, water"], "vi": ["nhà cửa", "đá"]}
-    files = {
-        "words.json": dict(entries),
-        "lists.json": {"house": ["nhà cửa"], "ice, water": ["đá"]},
-        "rows.json": rows,
-        "columns.json": columns,
-    }
-    texts = {name: json.dumps(content, ensure_ascii=False, indent=1) for name, content in files.items()}
-    texts["rows.jsonl"] = "".join(json.dumps(row) + "\n" for row in rows)
-    texts["three.csv"] = 'Vietnamese,POS,English\nnhà cửa,n,house\nđá,n,"ice, water"\n'
-    for name, content in texts.items():
-        (tmp_path / name).write_text(content, "utf-8")
-        assert load_dictionary(tmp_path / name, "vi") == entries, name
-    refused = {
-        "kaikki.jsonl": '{"word": "nhà", "lang_code": "vi", "senses": [{"glosses": ["house"]}]}',
-        "wiktextract.jsonl": '{"word": "house", "translations": [{"code": "vi", "word": "nhà"}, {"code": "da"}]}',
-        "codes.tsv": "house\teng-000\tnhà\tvie-000\nice\teng-000\tđá\tvie-000\n",
-    }
-    for name, content in refused.items():
-        (tmp_path / name).write_text(content, "utf-8")
-        with pytest.raises(InputError, match=r"does not have two fields\. Write the pivot's word"):
-            load_dictionary(tmp_path / name, "vi")
-    (tmp_path / "names.jsonl").write_text('{"a": "house", "b": "nhà"}', "utf-8")
-    with pytest.raises(InputError, match="'a b' does not say which word is en"):
-        load_dictionary(tmp_path / "names.jsonl", "vi")
-
-
-def test_a_dictionary_whose_name_says_the_other_order_is_told(tmp_path, caplog):
-    for name in ("en-pl.0-5000.txt", "pl-en.0-5000.txt"):
-        assert not caplog.text
-        (tmp_path / name).write_text("kot cat\n")
-        load_dictionary(tmp_path / name, "pol", "en")
-    assert "pl-en.0-5000.txt: its first words are read as en" in caplog.text
 
 
 def test_entries_that_no_word_can_match_are_counted(tmp_path, caplog):

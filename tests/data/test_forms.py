@@ -158,6 +158,16 @@ FORMS = {
     "flores of the hub": {"a.jsonl": lines('{{"sentence_eng_Latn": "{en}", "sentence_deu_Latn": "{de}"}}')},
     "texts by language": {"a.csv": "en_text,de_text\n" + lines("{en},{de}")},
     "columns of json": {"a.json": json.dumps({"de": DE, "en": EN})},
+    "columns of json with keys": {"a.json": json.dumps({"de": dict(zip("xy", DE)), "en": dict(zip("yx", EN[::-1]))})},
+    "columns of json with names as keys": {
+        "a.json": json.dumps({code: dict(zip(("title", "text"), own)) for code, own in (("de", DE), ("en", EN))})
+    },
+    "objects of json under numbers": {
+        "a.json": json.dumps({n: {"de": de, "en": en} for n, (de, en) in enumerate(ROWS, 1)})
+    },
+    "objects of json under keys": {
+        "a.json": json.dumps({f"greeting {n}": {"de": de, "en": en} for n, (de, en) in enumerate(ROWS)})
+    },
     "pandas in json": {"a.json": json.dumps({"de": dict(enumerate(DE)), "en": dict(enumerate(EN))})},
     "moses, the pivot first": {"x.de-en.en": lines("{en}"), "x.de-en.de": lines("{de}")},
     "ntrex, the pivot first": {"src.eng.txt": lines("{en}"), "ref.deu.txt": lines("{de}")},
@@ -270,6 +280,9 @@ FORMS = {
         + lines(f"{{n}},{side},1,1,{{n}},{{{side}}}")
         for side in ("de", "en")
     },
+    "columns in a third language": {"a.tsv": "allemand\tanglais\n" + lines("{de}\t{en}")},
+    "columns in two languages": {"a.csv": "n,英文,German\n" + lines("{n},{en},{de}")},
+    "languages in Russian": {"a.tsv": "немецкий\tанглийский\n" + lines("{de}\t{en}")},
     "columns in Russian": {"a.tsv": "№\tИсходный текст\tЦелевой текст\n" + lines("{n}\t{de}\t{en}")},
     "columns in Vietnamese": {"a.tsv": "câu\tbản dịch\n" + lines("{de}\t{en}")},
     "languages before the sentences": {"a.tsv": lines("eng\t{en}\tdeu\t{de}")},
@@ -304,19 +317,6 @@ def test_columns_by_number_and_marks_of_emptiness(tmp_path):
     assert load_parallel(f"de={path}")["source"][:] == ["Eins"]
     path = source_of({"ja.tsv": "jpn_Hira\teng\tねこ\tcat\njpn_Hani\teng\t犬\tdog\n"}, tmp_path)
     assert load_parallel(f"ja={path}")["source"][:] == ["ねこ", "犬"]
-
-
-@pytest.mark.parametrize(
-    "header", ["Slowakisch\tEnglisch", "Slovak\t英文", "slovaque\tanglais", "словацкий\tанглийский"]
-)
-def test_columns_are_named_in_a_third_language(header, tmp_path):
-    left, right = header.split("\t")
-    for name, text in (
-        ("a.tsv", f"{header}\nPrší.\tIt rains.\n"),
-        ("b.csv", f"n,{right},{left}\n1,It rains.,Prší.\n"),
-    ):
-        pairs = load_parallel(f"sk={source_of({name: text}, tmp_path)}")
-        assert list(zip(pairs["source"], pairs["target"])) == [("Prší.", "It rains.")]
 
 
 def test_ids_of_aligned_rows_that_disagree_are_told(tmp_path, caplog):
@@ -516,23 +516,6 @@ def test_verses_are_joined_by_book_chapter_and_verse(tmp_path, caplog):
     pairs = load_parallel(f"de={source_of(files, tmp_path)}")
     assert list(zip(pairs["source"], pairs["target"])) == [("Am Anfang", "a"), ("Es werde Licht", "c")]
     assert "2 ids occur in one file only" in caplog.text
-
-
-def test_columns_of_json_are_joined_by_the_keys_of_their_rows(tmp_path):
-    path = source_of({"a.json": '{"is": {"x": "Halló", "y": "Dagur"}, "en": {"y": "Day", "x": "Hello"}}'}, tmp_path)
-    pairs = load_parallel(f"is={path}")
-    assert list(zip(pairs["source"], pairs["target"])) == [("Halló", "Hello"), ("Dagur", "Day")]
-
-
-@pytest.mark.parametrize("keys", [("1", "2"), ("a", "b"), ("greeting", "farewell")])
-def test_objects_of_json_under_keys_are_rows(keys, tmp_path):
-    rows = [{"is": "Halló", "en": "Hello"}, {"is": "Bless", "en": "Bye", "note": "x"}]
-    path = source_of({"a.json": json.dumps(dict(zip(keys, rows)))}, tmp_path)
-    pairs = load_parallel(f"is={path}")
-    assert list(zip(pairs["source"], pairs["target"])) == [("Halló", "Hello"), ("Bless", "Bye")]
-    languages = {"is": {"title": "Halló", "text": "Bless"}, "en": {"title": "Hello", "text": "Bye"}}
-    path = source_of({"b.json": json.dumps(languages)}, tmp_path)
-    assert load_parallel(f"is={path}")["target"][:] == ["Hello", "Bye"]
 
 
 def test_a_table_of_one_column_without_a_name_is_refused(tmp_path):

@@ -58,20 +58,6 @@ def test_held_out_pairs_that_are_trained_on_or_in_another_language(files, tmp_pa
     assert "held out 5 pairs of frr" in capsys.readouterr().out
 
 
-def test_subword_links_and_a_resumed_run(files, fao_run, tmp_path):
-    def run(steps, *options):
-        options = ("--save_steps", "1", "--max_steps", steps, "--report_to", "none", *options)
-        fao.main(command(files, "--subword_links", "true", *options, out=tmp_path))
-
-    run("2")
-    assert read_record(tmp_path)["links"]["de-en"]["links"] > fao_run.record["links"]["de-en"]["links"]
-    (tmp_path / "results.json").unlink()
-    run("3", "--resume_from_checkpoint", "true")
-    state = json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())
-    assert state["global_step"] == 3
-    assert read_record(tmp_path)["settings"]["max_steps"] == 3
-
-
 def links_by(folder, files):
     """Number of links that an encoder finds in the training text."""
     text = hf_xalign.load_parallel(str(files / "train.jsonl"), source_lang="de")

@@ -7,17 +7,16 @@ from functools import partial
 import pytest
 from support.labelled import squad, squad_rows, write_json, write_lines
 from support.launch import slow
-from support.recipe import command, output_of, task_command
+from support.recipe import output_of, task_command
 from support.tiny import SENTENCES
 
-import hf_xalign
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
 from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.recipes import continual, fao
+from hf_xalign.recipes import continual
 from hf_xalign.recipes.finetune import FinetuneArguments, main
 from hf_xalign.recipes.parts.task_data import load_task
 from hf_xalign.record import read_record, write_record
@@ -150,20 +149,6 @@ def test_seeds_of_a_tagger_share_the_vectors(files, tmp_path, monkeypatch):
         scores_of(tmp_path / "both", seed) == scores_of(tmp_path / name, seed)
         for seed, name in ((1, "one"), (0, "other"))
     )
-
-
-def test_finetune_align_and_a_tagger_on_its_layers(files, tmp_path):
-    aligned = ("--preset", "rotate_src2tgt", "--layers", "-2", "-1", "--max_steps", "1")
-    fao.main(command(files, *aligned, out=tmp_path / "fao"))
-    options = ("--model_name_or_path", str(tmp_path / "fao"), "--head", "tagger", "--tagger_lstm_size", "8")
-    options += ("--tagger_layers", "-2", "-1", "--save_models", "true")
-    main(task_command(files, *options, evaluation=("de=de.jsonl",), out=tmp_path / "tagger"))
-    folder, found = tmp_path / "tagger" / "seed-42", scores_of(tmp_path / "tagger", 42)
-    assert (found["metric"], found["settings"]["preset"]) == ("span_f1", "rotate")
-    model, task = hf_xalign.load(folder), read_record(folder)["task"]
-    assert type(model) is BiLSTMCRFForTokenClassification and model.layer_numbers == [1, 2]
-    assert model.config.bio and model.config.lstm_size == 8
-    assert (task["head"], task["frozen"], task["encoder"]["preset"]) == ("tagger", "encoder", "rotate_src2tgt")
 
 
 @pytest.mark.parametrize("protocol", [*slow(["reported on the same text"]), "reported on other text"])

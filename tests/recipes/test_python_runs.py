@@ -9,7 +9,6 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from support.recipe import output_of, task_command
 from support.refusals import assert_refused, calls
 from support.tiny import SENTENCES
 from transformers import AutoModel
@@ -18,16 +17,12 @@ import hf_xalign
 from hf_xalign.errors import InputError
 from hf_xalign.mapping import LanguageMap
 from hf_xalign.pretrained import load_tokenizer
-from hf_xalign.recipes import finetune
 from hf_xalign.record import read_record
-from hf_xalign.tasks import LabelSet, TokenTask, read_examples
 from hf_xalign.trainers.base import run as runs
 
 # Settings of the fixtures' commands, and names of text and encoder, which Python does not know.
 QUIET = {"use_cpu": True, "disable_tqdm": True, "report_to": "none", "learning_rate": 1e-2}
 GIVEN = {"command", "data", "times", "saved_to", "settings", "git"}
-# Text to learn from, and to be tested on.
-TEXTS = {"en": "en.jsonl", "de": "de.jsonl", "hi": "hi.conll"}
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1}
 
 
@@ -77,12 +72,9 @@ def assert_left(folder, recipe):
     return record
 
 
-@pytest.mark.parametrize("method", ["fao", "mao"])
-def test_five_lines_leave_the_folder_of_a_recipe(method, files, request, tmp_path, fao):
-    recipe = request.getfixturevalue(f"{method}_run")
-    trainer = fao if method == "fao" else train("mao", files, tmp_path, objective="infonce")
-    record = assert_left(trainer.args.output_dir, recipe)
-    assert record["times"]["seconds"].keys() == recipe.record["times"]["seconds"].keys() - {"loading"}
+def test_five_lines_leave_the_folder_of_a_recipe(fao, fao_run):
+    record = assert_left(fao.args.output_dir, fao_run)
+    assert record["times"]["seconds"].keys() == fao_run.record["times"]["seconds"].keys() - {"loading"}
 
 
 def test_maps_leave_it_too(mapping_run, files, tmp_path):
@@ -128,33 +120,6 @@ def test_maps_of_what_does_not_fit(files, tmp_path):
         with pytest.raises(InputError, match=message):
             hf_xalign.MappingTrainer(str(files / "base"), args, **(both | arguments))
     assert not (tmp_path / "out").exists()
-
-
-def test_a_task_model_leaves_it_too(files, tmp_path):
-    words = ("--save_models", "true", "--per_device_train_batch_size", "8")
-    output_of(finetune.main, task_command(files, *words, out=tmp_path / "recipe"))
-    train, *held_out = (read_examples(f"{name}={files / file}", "token") for name, file in TEXTS.items())
-    args = hf_xalign.TaskConfig(str(tmp_path / "python"), num_train_epochs=1, per_device_train_batch_size=8, **QUIET)
-    given = {"train_dataset": [train], "eval_dataset": {part.language: part for part in held_out}}
-    task = TokenTask(LabelSet.of(train.label_names), "span_f1")
-    saved(hf_xalign.TaskTrainer(str(files / "base"), args, task=task, **given))
-    record, expected = (read_record(tmp_path / name) for name in ("python", "recipe/seed-42"))
-    assert record.keys() == expected.keys() and record["scores"] == expected["scores"]
-    for name in ("languages", "task", "intervals", "trainable", "training_loss", "objective"):
-        assert record[name] == expected[name], name
-    assert "README.md" in files_of(tmp_path / "python")
-
-
-def test_pre_training_leaves_it_too(files, tmp_path):
-    lines = {name: (files / f"{name}.txt").read_text().splitlines() for name in ("en", "de")}
-    corpora = {name: Dataset.from_dict({"text": own}) for name, own in lines.items()}
-    config = hf_xalign.AlignMLMConfig(objective="mlm", output_dir=str(tmp_path), max_steps=3, **QUIET)
-    given = {"train_dataset": corpora, "eval_dataset": corpora}
-    trainer = saved(hf_xalign.AlignMLMTrainer(str(files / "base"), config, **given))
-    record = read_record(tmp_path)
-    assert record["languages"] == {"pivot": "en", "others": ["de"]}
-    assert record["losses"]["after"] == trainer.losses(trainer.eval_dataset)[0] != record["losses"]["before"]
-    assert "README.md" in files_of(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import struct
 
 import pytest
@@ -81,14 +80,3 @@ def _items(items):
             place = place.setdefault(name, {})
         place[last] = json.loads(item.value_json)
     return found
-
-
-def trackio_runs(tmp_path_factory):
-    """The folder of all runs of this process (it is read once, when Trackio is imported), and how to list a project's.
-
-    Skips the test where Trackio is not installed.
-    """
-    folder = tmp_path_factory.getbasetemp() / "trackio"
-    os.environ.setdefault("TRACKIO_DIR", str(folder))
-    trackio = pytest.importorskip("trackio", reason="Trackio is not installed: pip install trackio")
-    return folder, trackio.Api().runs

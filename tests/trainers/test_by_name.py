@@ -161,4 +161,8 @@ def test_python_says_what_it_reads_and_takes_one_layer_as_a_list(monkeypatch, ca
     caplog.set_level(logging.INFO, logger="transformers")
     trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs(), linking=Linking(max_pairs=4))
     assert "text     de-en: " in caplog.text and "first " in caplog.text
-    assert sum(counts["pairs"] for counts in trainer.link_counts.values()) == 4
+    args = hf_xalign.FAOConfig("tokens", subword_links=True, max_steps=1, **QUIET)
+    tokens = hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs(), linking=Linking(max_pairs=4))
+    words, tokens = (one.link_counts.values() for one in (trainer, tokens))
+    assert sum(counts["pairs"] for counts in words) == sum(counts["pairs"] for counts in tokens) == 4
+    assert sum(counts["links"] for counts in words) < sum(counts["links"] for counts in tokens)

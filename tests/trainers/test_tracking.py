@@ -2,13 +2,12 @@
 
 import json
 import logging
-import socket
 
 import pytest
 from support import fao
 from support.card import make_record
 from support.tiny import make_links
-from support.trackers import offline, read_runs, trackio_runs
+from support.trackers import offline, read_runs
 
 from hf_xalign.trainers.base.tracking import finish_run, track_record
 
@@ -81,28 +80,3 @@ def test_too_few_links_for_histograms_do_not_end_a_run(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "hf_xalign"):
         trainer.train()
     assert "no histograms of distances: de: distances: 1 of 1 sentence pairs" in caplog.text
-
-
-def test_trackio_gets_the_same_curves_without_a_network(tmp_path, tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", SECRET)
-    folder, runs = trackio_runs(tmp_path_factory)
-    from trackio.sqlite_storage import SQLiteStorage
-
-    asked = []
-
-    def refuse(*where):
-        asked.append(where)
-        raise OSError("no network")
-
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    trainer = make(tmp_path / "run", report_to=["trackio"], project="curves", run_name="tiny")
-    trainer.train()
-    assert asked == []
-    [run] = runs("curves")
-    assert (run.name, run.config["regularizer_weight"], run.config["num_hidden_layers"]) == ("tiny", 1.0, 2)
-    rows = SQLiteStorage.get_logs("curves", "tiny")
-    for name, expected in curves(trainer.state.log_history):
-        assert [(row["train/global_step"], row[name]) for row in rows if name in row] == expected
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert files and not [path for path in files if SECRET.encode() in path.read_bytes()]

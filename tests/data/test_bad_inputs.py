@@ -58,7 +58,6 @@ FILES = {
         tmx([("de", "a"), ("en", "b")])[:-20],
     ),
     "row 2: not one column each for 'de' and 'en' or .*the columns are: 'de', 'fr'": ("p.jsonl", CODES),
-    "row 1: source_lang is 'bn' in the row, but 'de'": ("p.jsonl", PAIR[:-2] + ', "source_lang": "bn"}'),
     r"p\.tsv, line 2: not UTF-8 at byte 9": ("p.tsv", b"\xc3\xb6\tb\nc\tgr\xfc\xdf\n"),
     r"p\.json: not UTF-8: .*position 13.*iconv -f cp1252": ("p.json", '[{"source": "ä"}]'.encode("latin1")),
     r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx([("fr", "a"), ("en", "b")])),
@@ -73,15 +72,10 @@ def test_parallel_files(tmp_path):
     def aligned(source, target):
         return in_file("t.en", target, lambda path: in_file("t.de", source, lambda x: german((x, path)))(path.parent))
 
-    def columns(folder):
-        Dataset.from_dict({"id": [1], "links": ["a"], "rechts": ["b"]}).to_parquet(folder / "p.parquet")
-        return german(folder / "p.parquet")
-
     refused({message: in_file(name, text, german) for message, (name, text) in FILES.items()}, tmp_path)
     (tmp_path / "others").mkdir()
     table = {
         r"t\.de has 2 lines, .*t\.en 4: row 3": aligned("a\nb\n", "a\nb\nc\nd\n"),
-        r"p\.parquet: not one column each for 'de' and 'en'.*'id', 'links', 'rechts'": columns,
         r"row 1 \(the header\): no columns 'x' and 'y'.*'id', 'text'": in_file("p.tsv", "id\ttext\n", named),
         r"p\.jsonl, row 1: .*source_lang.*de=PATH": in_file("p.jsonl", PAIR, load_parallel),
         r"de=.*m\.tmx": in_file("m.tmx", tmx(), load_parallel),

@@ -168,6 +168,8 @@ FORMS = {
     "objects of json under keys": {
         "a.json": json.dumps({f"greeting {n}": {"de": de, "en": en} for n, (de, en) in enumerate(ROWS)})
     },
+    "json in utf-16": {"a.json": json.dumps([{"de": de, "en": en} for de, en in ROWS]).encode("utf-16")},
+    "the separator that excel names": {"a.csv": "sep=|\nGerman|English\n" + lines('"{de}"|{en}')},
     "pandas in json": {"a.json": json.dumps({"de": dict(enumerate(DE)), "en": dict(enumerate(EN))})},
     "moses, the pivot first": {"x.de-en.en": lines("{en}"), "x.de-en.de": lines("{de}")},
     "ntrex, the pivot first": {"src.eng.txt": lines("{en}"), "ref.deu.txt": lines("{de}")},

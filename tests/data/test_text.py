@@ -46,13 +46,6 @@ def write(path, text):
     return path
 
 
-def test_json_in_utf_16(tmp_path):
-    path = tmp_path / "p.json"
-    for encoding in ("utf-8", "utf-16"):
-        path.write_bytes(json.dumps([{"de": "ä", "en": "b"}]).encode(encoding))
-        assert of_file(path) == [("ä", "b", "de", "en")]
-
-
 def test_details_of_content(tmp_path, caplog):
     decomposed = unicodedata.normalize("NFD", "Öffnen কো")
     seg = 'Klick <bpt i="1">&lt;b&gt;</bpt>hier<ept i="1">&lt;/b&gt;</ept>, <hi>jetzt</hi><ph>%s</ph>!'
@@ -185,12 +178,6 @@ def test_marks_of_columns_are_removed_too(tmp_path, monkeypatch):
     for source in (tmp_path / "p.parquet", "owner/name"):
         assert load_monolingual(source)["text"][:] == ["d"]
         assert load_monolingual(source, text_column="words", words=True)["words"][:] == [["e", "f"]]
-
-
-def test_the_separator_that_excel_names(tmp_path):
-    for mark in (";", "|", "\t"):
-        path = write(tmp_path / "p.csv", f'sep={mark}\nGerman{mark}English\n"a{mark}b"{mark}c\n')
-        assert of_file(path)[0][:2] == (f"a{mark}b", "c")
 
 
 def test_builtin_text_is_normalised_and_its_test_is_apart():

@@ -3,7 +3,6 @@
 import re
 import runpy
 import shutil
-import sys
 from http.client import HTTPConnection
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +21,6 @@ from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
 
 from hf_xalign.cli.main import main
 from hf_xalign.data.sources import builtin_file
-from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.evaluation.similarity import WordSimilarity
 from hf_xalign.explore.held_out import HeldOut
@@ -92,12 +90,6 @@ def test_texts_are_escaped(stages):
 def test_what_cannot_be_shown_is_a_line_that_says_why(stages):
     for html in (draw(stages, HeldOut.search, " ", "de"), draw(stages, HeldOut.compare, "", "de", "the", "en")):
         assert html.startswith("<p><b>") and "the text is empty" in html
-
-
-def test_a_page_without_gradio_says_how_to_get_it(stages, text, monkeypatch):
-    monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(InputError, match=r'pip install "hf_xalign\[app\]"'):
-        make_page(stages, text, "title", "about")
 
 
 @pytest.fixture(scope="module")

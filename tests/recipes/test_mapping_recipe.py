@@ -66,9 +66,17 @@ def test_parallel_supervision(mapping_run, files):
         assert_rounding(after[name], value, operations=4)  # a mean of two shares
 
 
-@pytest.mark.parametrize(("method", "supervision"), [("procrustes", "dictionary"), ("rcsls", "parallel")])
-def test_methods_with_dictionaries(files, tmp_path, method, supervision):
-    record, printed = run(files, tmp_path, *dictionaries(files), "--method", method, "--supervision", supervision)
+@pytest.mark.parametrize(
+    ("method", "supervision", "options"),
+    [
+        ("procrustes", "dictionary", ()),
+        ("rcsls", "parallel", ()),
+        ("rcsls", "parallel", ("--center", "false", "--spectral", "true")),
+    ],
+)
+def test_methods_with_dictionaries(files, tmp_path, method, supervision, options):
+    words = ("--method", method, "--supervision", supervision, *options)
+    record, printed = run(files, tmp_path, *dictionaries(files), *words)
     after = record["scores"]["after"]["de"]
     assert 0 < after["bli_coverage"] <= 1
     assert_rounding(after["bli_p@1"], (after["bli_p@1_to_pivot"] + after["bli_p@1_from_pivot"]) / 2, operations=2)
@@ -80,7 +88,7 @@ def test_methods_with_dictionaries(files, tmp_path, method, supervision):
     card = ModelCard.load(tmp_path / "README.md").text
     assert "95% intervals" in card and "lexicon induction" in card
     # Where lengths are divided by, no adapter can be the map.
-    alone = method != "procrustes"
+    alone = method == "rcsls" and not options
     assert ("model    none: " in printed) == alone
     assert (record["adapter"] is None) == alone == (not list(tmp_path.glob("adapter*")))
 
@@ -143,16 +151,6 @@ def test_maps_and_layers_of_the_tagger_that_do_not_fit(files, mapping_run, tmp_p
         with pytest.raises(InputError, match=message):
             finetune.main(task_command(files, *words, evaluation=("de=de.jsonl",), out=tmp_path / f"out{k}"))
         assert not (tmp_path / f"out{k}").exists()
-
-
-def test_a_linear_map_under_a_classifier(files, tmp_path):
-    settings = ("--method", "rcsls", "--center", "false", "--spectral", "true")
-    record, printed = run(files, tmp_path / "maps", *settings)
-    assert "model    none" not in printed and record["adapter"]["languages"] == ["de"]
-    words = ["--task", "sequence", "--text_columns", "premise", "hypothesis", "--adapter", str(tmp_path / "maps")]
-    texts = {"train": ("en=texts.jsonl",), "evaluation": ("en=texts.jsonl", "de=texts.jsonl")}
-    printed = output_of(finetune.main, task_command(files, *words, **texts, out=tmp_path / "task"))
-    assert "accuracy" in printed and (tmp_path / "task/seed-42/scores.json").exists()
 
 
 def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch):

@@ -28,18 +28,8 @@ ENTRIES = ["the\tdie", "cat\tkatze", "dog\thund", "house\thaus", "open\toffen", 
 CPU = ("--use_cpu", "true", "--bf16", "false", "--disable_tqdm", "true", "--report_to", "none", "--max_steps", "1")
 WORDS = (*CPU, "--per_device_train_batch_size", "4", "--max_train_pairs", "16")
 TASK = (*CPU, "--per_device_train_batch_size", "2", "--seeds", "0", "1")
-RANDOM = (
-    "--model_name_or_path",
-    "new",
-    "--layers",
-    "1",
-    "--hidden_size",
-    "16",
-    "--attention_heads",
-    "2",
-    "--vocabulary",
-    "train",
-)
+RANDOM = ("--model_name_or_path", "new", "--layers", "1", "--hidden_size", "16", "--attention_heads", "2")
+RANDOM += ("--vocabulary", "train")
 SMALL = {
     "fao": WORDS,
     "mao": WORDS,

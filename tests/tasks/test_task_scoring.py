@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from support.labelled import LABELS
+from support.labelled import LABELS, slow_spans
 from support.numeric import assert_rounding
 
 from hf_xalign import metrics
@@ -36,20 +36,6 @@ def draw(count=60, seed=0):
     names = ["O", "B-a", "I-a", "B-b", "I-b"]
     sizes = rng.integers(1, 9, count)
     return [[[names[k] for k in rng.integers(0, 5, size)] for size in sizes] for _ in range(2)]
-
-
-def slow_spans(labels):
-    """A span begins at a word whose label is B, or I after another kind or O; it goes on over I of its kind."""
-    found = []
-    for start, label in enumerate(labels):
-        before = labels[start - 1] if start else "O"
-        if label == "O" or (label[0] == "I" and before[2:] == label[2:] and before != "O"):
-            continue
-        end = start + 1
-        while end < len(labels) and labels[end] == f"I-{label[2:]}":
-            end += 1
-        found.append((start, end, label[2:]))
-    return found
 
 
 def test_span_counts_against_a_slow_reference():

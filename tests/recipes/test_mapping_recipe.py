@@ -312,26 +312,6 @@ def test_word_vectors_that_are_turned_are_turned_back(tmp_path, method):
     assert "word vectors `cc.de.6.vec.gz` and `en.bin`" in card and "read_word2vec" in card and "encoder" not in card
 
 
-def test_word_vectors_from_python(tmp_path):
-    command = vector_files(tmp_path)
-    output_of(main, command)
-    one, other = read_word2vec(tmp_path / "cc.de.6.vec.gz", "de"), read_word2vec(tmp_path / "en.bin", "en")
-    args = MappingConfig(str(tmp_path / "python"))
-    entries = [(f"v{k}", f"w{k}") for k in range(60)]
-    trainer = VectorMappingTrainer(one, other, args, dictionary={"de": entries})
-    trainer.train()
-    trainer.save_model()
-    with pytest.raises(InputError, match="the vectors are mapped: make a new trainer"):
-        trainer.train()
-    record, expected = (read_record(tmp_path / name) for name in ("python", "out"))
-    for name in ("scores", "intervals", "objective", "paper", "languages", "preset"):
-        assert record[name] == expected[name], name
-    for name in ("vectors/de.safetensors", "vectors/en.safetensors"):
-        mapped, same = (Anchors.load(tmp_path / folder / name) for folder in ("python", "out"))
-        assert torch.equal(mapped.vectors, same.vectors) and mapped.words == same.words
-    assert "word vectors `vectors of de` and `vectors of en`" in (tmp_path / "python/README.md").read_text()
-
-
 def test_word_vectors_with_a_test_dictionary(tmp_path, caplog):
     command = [*vector_files(tmp_path), "--test_dictionary", str(tmp_path / "en-de.txt"), "--max_vectors", "50"]
     printed = output_of(main, command)
@@ -385,6 +365,8 @@ def test_a_learnt_translation_of_a_pivot_word_is_right_too(tmp_path):
         trainer.train()
         scores = trainer.record["scores"]["after"]["de"]
         assert scores["bli_p@1_to_pivot"] == scores["bli_p@1_from_pivot"] == scores["bli_p@1"] == 1.0
+        with pytest.raises(InputError, match="the vectors are mapped: make a new trainer"):
+            trainer.train()
 
 
 def test_a_test_word_in_another_case_is_not_learnt_from(tmp_path):

@@ -41,6 +41,8 @@ REVIEWS = "".join(
     json.dumps({"review_body": text, "stars": "5", "language": code}) + "\n"
     for text, code in (("Bon.", "fr"), ("Gut.", "de"))
 )
+MASSIVE = '{{"utt": "x", "intent": "alarm", "annot_utt": "{}"}}'
+PRINTED = "tokens,{}\n\"{}\",\"['O', 'B-PER']\"\n"
 # Data set: file, content, language; words and labels that come of it.
 WORDS = {
     "CoNLL-2002, Spanish": ("esp.testa", "Sao B-LOC\nPaulo I-LOC\n( O\n\n", "es", "Sao Paulo (", "B-LOC I-LOC O"),
@@ -76,6 +78,48 @@ WORDS = {
         "en",
         "add Sabrina Salerno to my pop's list",
         "O B-artist I-artist O O B-playlist O",
+    ),
+    # The last column is an annotator, inner labels, links, a language or slots behind an intent.
+    "UNER": ("a.iob2", "# text = O S\n1\tOlim\tB-PER\t-\tx1\n2\tS\tB-LOC\t-\tx1\n", "uz", "Olim S", "B-PER B-LOC"),
+    "GermEval": ("a.tsv", "#\tx\n1\tKölner\tB-ORG\tB-LOCderiv\n2\tZoo\tI-ORG\tO\n", "de", "Kölner Zoo", "B-ORG I-ORG"),
+    "xSID": ("a.conll", "# text: i O\n# intent: f\n1\ti\tf\tO\n2\tOdense\tf\tB-a\n", "da", "i Odense", "O B-a"),
+    "HIPE": ("a.tsv", "TOKEN\tNE-COARSE-LIT\tNEL-LIT\n# x\nZu\tO\t_\nEsch\tB-LOC\tQ1\n\n", "lb", "Zu Esch", "O B-LOC"),
+    "a language": ("a.tsv", "0\tMàiri\tB-PER\tgd\n1\tseinn\tO\tgd\n", "gd", "Màiri seinn", "B-PER O"),
+    "CoNLL-2012": (
+        "a.v4_gold_conll",
+        "#begin document (bc/k); part 000\nbc/k 0 0 ភ្នំពេញ NNP (TOP(NP*) - - - S1 (GPE) (A0*) -\n"
+        "bc/k 0 1 ជា VB *) be 1 1 S1 * (V*) -\n\n#end document\n",
+        "km",
+        "ភ្នំពេញ ជា",
+        "B-GPE O",
+    ),
+    "MASSIVE": ("a.jsonl", MASSIVE.format("vekk meg [time : kl ni]"), "nb", "vekk meg kl ni", "O O B-time I-time"),
+    "MASSIVE without blanks": ("a.jsonl", MASSIVE.format("a [t:9:30 da] b"), "az", "a 9:30 da b", "O B-t I-t O"),
+    "MTOP": (
+        "a.txt",
+        "0\tIN:PLAY\t7:11:SL:GENRE\tspiele Jazz\tmusic\tde_XX\tx\t"
+        '{"tokens": ["spiele", "Jazz"], "tokenSpans": [{"start": 0, "length": 6}, {"start": 7, "length": 4}]}\n',
+        "de",
+        "spiele Jazz",
+        "O B-SL:GENRE",
+    ),
+    "lists as Python prints them": ("a.csv", PRINTED.format("ner_tags", "['Tá', 'Áine']"), "ga", "Tá Áine", "O B-PER"),
+    "printed labels next to a sentence": ("a.csv", PRINTED.format("labels", "Tá Áine"), "ga", "Tá Áine", "O B-PER"),
+    "zeros for O": ("a.conll", "Mair B-PER\nMôn B-LOC\ncanu 0\n", "cy", "Mair Môn canu", "B-PER B-LOC O"),
+    "zeros next to tags without prefixes": ("a.conll", "Mair PER\ncanu 0\n", "cy", "Mair canu", "PER O"),
+    "words to ignore": (
+        "a.jsonl",
+        '{"tokens": ["Ona", "čia", "a", "b", "c"], "labels": ["B-PER", "O", "-100", -1, "-"]}',
+        "lt",
+        "Ona čia a b c",
+        "B-PER O _ _ _",
+    ),
+    "words to ignore, in a set without O": (
+        "a.jsonl",
+        '{"tokens": ["Ona", "a", "b"], "labels": ["B-PER", "-100", "I-PER"]}',
+        "lt",
+        "Ona a b",
+        "B-PER _ B-PER",
     ),
 }
 # Data set: file, content, language; the rows that come of it.

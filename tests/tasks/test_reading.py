@@ -468,87 +468,9 @@ def test_files_and_languages_of_questions(tmp_path):
     )
 
 
-# A published form of labelled words: file name, content, options, words and labels of its first sentence.
-PUBLISHED = {
-    "UNER: labels before an annotator": (
-        "uz.iob2", "# text = Olim Samarqandda\n1\tOlim\tB-PER\t-\tx1\n2\tSamarqandda\tB-LOC\t-\tx1\n",
-        {}, ["Olim", "Samarqandda"], ["B-PER", "B-LOC"],
-    ),
-    "GermEval: outer labels before inner ones": (
-        "de.tsv", "#\thttp://x\n1\tKölner\tB-ORG\tB-LOCderiv\n2\tZoo\tI-ORG\tO\n",
-        {}, ["Kölner", "Zoo"], ["B-ORG", "I-ORG"],
-    ),
-    "xSID: an intent before the slots": (
-        "da.conll", "# id: 1\n# text: i Odense\n# intent: find\n1\ti\tfind\tO\n2\tOdense\tfind\tB-place\n",
-        {}, ["i", "Odense"], ["O", "B-place"],
-    ),
-    "MASSIVE": (
-        "nb.jsonl", '{"utt": "vekk meg kl ni", "intent": "alarm", "annot_utt": "vekk meg [time : kl ni]"}',
-        {}, ["vekk", "meg", "kl", "ni"], ["O", "O", "B-time", "I-time"],
-    ),
-    "one word a row": (
-        "sl.csv", "sentence_id,word,tag\n1,Maja,B-PER\n1,poje,O\n2,Da,O\n", {}, ["Maja", "poje"], ["B-PER", "O"]
-    ),
-    "HIPE": (
-        "lb.tsv", "TOKEN\tNE-COARSE-LIT\tNEL-LIT\n# document_id = x\nZu\tO\t_\nEsch\tB-LOC\tQ1\n\n",
-        {}, ["Zu", "Esch"], ["O", "B-LOC"],
-    ),
-    "lists as Python prints them in a table": (
-        "ga.csv", "tokens,ner_tags\n\"['Tá', 'Áine']\",\"['O', 'B-PER']\"\n",
-        {"label_column": "ner_tags"}, ["Tá", "Áine"], ["O", "B-PER"],
-    ),
-    "printed labels next to a sentence": (
-        "ga.csv", "tokens,labels\nTá Áine,\"[\"\"O\"\", \"\"B-PER\"\"]\"\n", {}, ["Tá", "Áine"], ["O", "B-PER"]
-    ),
-    "numbers and their names": (
-        "et.jsonl", '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}',
-        {"label_names": ["O", "B-LOC", "I-LOC"]}, ["Tartu", "on"], ["B-LOC", "O"],
-    ),
-    "words to ignore, in a set without O": (
-        "lt.jsonl", '{"tokens": ["Ona", "a", "b"], "labels": ["B-PER", "-100", "I-PER"]}',
-        {}, ["Ona", "a", "b"], ["B-PER", "_", "B-PER"],
-    ),
-    "MASSIVE without blanks": (
-        "az.jsonl", '{"utt": "saat 9:30 oyat", "intent": "x", "annot_utt": "saat [time:9:30 da] oyat"}',
-        {}, ["saat", "9:30", "da", "oyat"], ["O", "B-time", "I-time", "O"],
-    ),
-    "a language behind the labels": (
-        "gd.tsv", "0\tMàiri\tB-PER\tgd\n1\tseinn\tO\tgd\n", {}, ["Màiri", "seinn"], ["B-PER", "O"]
-    ),
-    "zeros for O": (
-        "cy.conll", "Mair B-PER\nMôn B-LOC\ncanu 0\n", {}, ["Mair", "Môn", "canu"], ["B-PER", "B-LOC", "O"]
-    ),
-    "zeros next to tags without prefixes": ("cy.conll", "Mair PER\ncanu 0\n", {}, ["Mair", "canu"], ["PER", "O"]),
-    "CoNLL-2012": (
-        "km.v4_gold_conll", "#begin document (bc/k); part 000\n"
-        "bc/k 0 0 ភ្នំពេញ NNP (TOP(NP*) - - - S1 (GPE) (A0*) -\nbc/k 0 1 ជា VB *) be 1 1 S1 * (V*) -\n\n#end document\n",
-        {}, ["ភ្នំពេញ", "ជា"], ["B-GPE", "O"],
-    ),
-    "MTOP": (
-        "de.txt", "0\tIN:PLAY\t7:11:SL:GENRE\tspiele Jazz\tmusic\tde_XX\tx\t"
-        '{"tokens": ["spiele", "Jazz"], "tokenSpans": [{"start": 0, "length": 6}, {"start": 7, "length": 4}]}\n',
-        {}, ["spiele", "Jazz"], ["O", "B-SL:GENRE"],
-    ),
-    "words to ignore": (
-        "lt.jsonl", '{"tokens": ["Ona", "čia", "a", "b", "c"], "labels": ["B-PER", "O", "-100", -1, "-"]}',
-        {}, ["Ona", "čia", "a", "b", "c"], ["B-PER", "O", "_", "_", "_"],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("form", PUBLISHED)
-def test_published_forms_of_labelled_words(tmp_path, form):
-    name, content, options, tokens, labels = PUBLISHED[form]
-    path = tmp_path / name
-    path.write_text(content, encoding="utf-8")
-    row = read(path, **options).rows[0]
-    assert (row["tokens"], row["labels"]) == (tokens, labels)
-    assert len(read(path, **options)) == (2 if form == "one word a row" else 1)
-
-
 def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog, monkeypatch):
     xsid, nli = tmp_path / "da.conll", tmp_path / "da.jsonl"
-    xsid.write_text(PUBLISHED["xSID: an intent before the slots"][1], encoding="utf-8")
+    xsid.write_text("# intent: find\n1\ti\tfind\tO\n2\tOdense\tfind\tB-place\n", encoding="utf-8")
     assert columns(read(xsid, "sequence"), "text_a", "label") == [["i Odense"], ["find"]]
     rows = [{"text": "ja", "label": label} for label in ("yes", "-", -1, "-100", "N/A")]
     write_lines(nli, [*rows, {"text": "ja", "label": "no", "answer": "reject"}])
@@ -611,6 +533,8 @@ def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
     numbers = '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}'
     doccano = '{"text": "Ana živi", "label": [[0, 3, "PER"]]}'
     prodigy = '{"text": "Ana živi", "tokens": ["Ana", "živi"], "spans": [{"start": 0, "end": 3, "label": "PER"}]}'
+    named = load("a.jsonl", numbers, label_names=["O", "B-LOC", "I-LOC"])
+    assert named.rows["labels"][:] == [["B-LOC", "O"]]
     table = {
         "numbers .* without names.*--label_names": partial(load, "a.jsonl", numbers),
         "the label 1, but label_names has 1": partial(load, "a.jsonl", numbers, label_names=["O"]),

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from functools import partial
 
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
@@ -43,6 +44,11 @@ REVIEWS = "".join(
 )
 MASSIVE = '{{"utt": "x", "intent": "alarm", "annot_utt": "{}"}}'
 PRINTED = "tokens,{}\n\"{}\",\"['O', 'B-PER']\"\n"
+NUMBERS = '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}'
+DOCCANO = '{"text": "Ana živi", "label": [[0, 3, "PER"]]}'
+PRODIGY = '{"text": "Ana živi", "tokens": ["Ana", "živi"], "spans": [{"start": 0, "end": 3, "label": "PER"}]}'
+NUMBERED = "".join(f"{n}.1\tИван\tN\n{n}.2\tспи\tV\n\n" for n in range(3))
+ONE_WORD = "sentence_id,tokens,labels\n" + "1,Ana,B-PER\n1,Maj,I-PER\n" * 9
 # Data set: file, content, language; words and labels that come of it.
 WORDS = {
     "CoNLL-2002, Spanish": ("esp.testa", "Sao B-LOC\nPaulo I-LOC\n( O\n\n", "es", "Sao Paulo (", "B-LOC I-LOC O"),
@@ -189,6 +195,11 @@ def test_columns_of_the_hub_and_of_the_user(tmp_path, monkeypatch):
     named = {"text_columns": ["words"], "label_column": "pos"}
     found = read("a.csv", "words;pos\nthe cat;DET NOUN\n", "en", "token", tmp_path, **named)
     assert found.rows["labels"][:] == [["DET", "NOUN"]]
+    named = {"text_columns": ["Utterance"], "label_column": "Class"}
+    found = read("b.csv", "ID,id,Utterance,Class\n1,2,gut,pos\n", "de", "sequence", tmp_path, **named)
+    assert found.rows["label"][:] == ["pos"]
+    found = read("c.jsonl", NUMBERS, "et", "token", tmp_path, label_names=["O", "B-LOC", "I-LOC"])
+    assert found.rows["labels"][:] == [["B-LOC", "O"]]
 
 
 def test_texts_that_are_labelled_by_their_language_are_all_read(tmp_path):
@@ -259,6 +270,22 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
             ("first column labels spans", read, "a.conll", "B-PER Er\nO ging\n", "de", "token"),
             ("'x'.* joins several", read, "a.tsv", "text\tlabel\na\t['x']\n", "en", "sequence"),
             ("'1,5' joins several", read, "a.tsv", "text\tlabel\na\t1,5\n", "en", "sequence"),
+            ("numbers .* without names.*--label_names", read, "a.jsonl", NUMBERS, "et", "token"),
+            ("the label 1, but label_names", partial(read, label_names=["O"]), "a.jsonl", NUMBERS, "et", "token"),
+            ("'B-PER,O' joins several labels", read, "a.conll", "Ana B-PER,O\nje O,O\n", "sl", "token"),
+            (r"'B-ORG\|B-LOC' joins several", read, "a.conll", "Bakı B-ORG|B-LOC\nvə I-ORG\nvar O\n", "az", "token"),
+            ("the label 'X' marks no span", read, "a.conll", "Ana B-PER\n##lija X\nje O\n", "sl", "token"),
+            (r"holds \"good \(0.9\)\"", read, "b.csv", "text,label\nAna,good (0.9)\n", "sl", "sequence"),
+            ('holds "B-PER:0.97"', read, "a.conll", "Ana B-PER:0.97\nje O:0.99\n", "sl", "token"),
+            ("line 2: spans are labelled by", read, "a.csv", 'text,label\nAna,"[[0, 3]]"\n', "sl", "sequence"),
+            ("line 1: spans are labelled by character offsets.*Studio", read, "a.jsonl", DOCCANO, "sl", "token"),
+            ("spans are labelled by character offsets.*spaCy", read, "b.jsonl", PRODIGY, "sl", "token"),
+            ("no column says where sentences end", read, "a.csv", "word,tag\nAna,B-PER\nje,O\n", "sl", "token"),
+            ("each row holds one word. Call the columns sentence", read, "a.csv", ONE_WORD, "sl", "token"),
+            ("holds .* no list of Python", read, "c.csv", PRINTED.format("labels", "['Tá' 'Áine']"), "ga", "token"),
+            ("the columns are labels, 1, 2, 3", read, "d.conll", "bn/0 Ana (1)\n" + "bn/0 je -\n" * 9, "sl", "token"),
+            ("the columns are labels, 1, 2, 3", read, "e.conll", NUMBERED, "bg", "token"),
+            ("2 columns are called 'text'", read, "a.csv", "text,Text,Label\ngut,gut,pos\n", "de", "sequence"),
         ],
         tmp_path,
     )

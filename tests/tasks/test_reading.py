@@ -524,57 +524,6 @@ def test_class_labels_of_minus_100_are_not_trained_or_scored():
     assert Examples("x", "de", rows).rows["labels"][:] == [["B-X", "_"]]
 
 
-def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
-    def load(name, content, **options):
-        path = tmp_path / name
-        path.write_text(content, encoding="utf-8")
-        return read(path, **options)
-
-    numbers = '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}'
-    doccano = '{"text": "Ana živi", "label": [[0, 3, "PER"]]}'
-    prodigy = '{"text": "Ana živi", "tokens": ["Ana", "živi"], "spans": [{"start": 0, "end": 3, "label": "PER"}]}'
-    named = load("a.jsonl", numbers, label_names=["O", "B-LOC", "I-LOC"])
-    assert named.rows["labels"][:] == [["B-LOC", "O"]]
-    table = {
-        "numbers .* without names.*--label_names": partial(load, "a.jsonl", numbers),
-        "the label 1, but label_names has 1": partial(load, "a.jsonl", numbers, label_names=["O"]),
-        "'B-PER,O' joins several labels": partial(load, "a.conll", "Ana B-PER,O\nje O,O\n"),
-        r"'B-ORG\|B-LOC' joins several": partial(load, "a.conll", "Bakı B-ORG|B-LOC\nUniversiteti I-ORG\nvar O\n"),
-        "a.csv, line 2: spans are labelled by character": partial(
-            load, "a.csv", 'text,label\nAna živi,"[[0, 3, ""PER""]]"\n', kind="sequence"
-        ),
-        "the label 'X' marks no span": partial(load, "a.conll", "Ana B-PER\n##lija X\nje O\n"),
-        r"holds \"good \(0.9\)\"": partial(load, "b.csv", "text,label\nAna,good (0.9)\n", kind="sequence"),
-        'holds "B-PER:0.97"': partial(load, "a.conll", "Ana B-PER:0.97\nje O:0.99\n"),
-        "each row holds one word. Call the columns sentence": partial(
-            load, "a.csv", "sentence_id,tokens,labels\n" + "1,Ana,B-PER\n1,Maj,I-PER\n" * 9
-        ),
-        "column .tokens. holds .* no list of Python": partial(  # without commas, Python would join its words
-            load, "c.csv", "tokens,labels\n\"['Tá' 'Áine']\",\"['O' 'B-PER']\"\n"
-        ),
-        "no column 'tokens'; the columns are labels, 1, 2": partial(
-            load, "e.conll", "".join(f"{n}.1\tИван\tN\n{n}.2\tспи\tV\n\n" for n in range(3))
-        ),
-        "no column says where sentences end": partial(load, "a.csv", "word,tag\nAna,B-PER\nje,O\n"),
-        "line 1: spans are labelled by character offsets.*Label Studio": partial(load, "a.jsonl", doccano),
-        "spans are labelled by character offsets.*spaCy": partial(load, "b.jsonl", prodigy),
-        "no column 'tokens'; the columns are labels, 1, 2, 3": partial(
-            load, "d.conll", "bn/0 Ana (1)\n" + "bn/0 je -\n" * 9
-        ),
-    }
-    assert_refused({message: (call, message) for message, call in table.items()})
-
-
-def test_columns_that_only_capitals_tell_apart_are_refused(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("text,Text,Label\ngut,schlecht,pos\n")
-    with pytest.raises(InputError, match="2 columns are called 'text'; the columns are text, Text, label"):
-        read_examples(f"de={path}", "sequence")
-    path.write_text("ID,id,Utterance,Class\n1,2,gut,pos\n")
-    chosen = read_examples(f"de={path}", "sequence", text_columns=["Utterance"], label_column="Class")
-    assert chosen.rows[0]["text_a"] == "gut"
-
-
 TAGGED = "1\tMačka\tNOUN\t{0}\n2\tspí\tVERB\t{1}\n\n1\tPrší\tVERB\t{2}\n2\t!\tPUNCT\t{2}\n"
 TAGS_OF_TWO = [["NOUN", "VERB"], ["VERB", "PUNCT"]]
 

@@ -273,10 +273,11 @@ def test_reads(tmp_path):
         ("2 3\nA\u030a 1 2 3\nb 4 5 6\n", ["Å", "b"]),
         ("2\t3\nнебо\t1\t2\t3\nрічка\t4 5 6\n", ["небо", "річка"]),
     ]:
-        (tmp_path / "v").write_bytes(text.encode())
-        found = read_word2vec(tmp_path / "v")
-        assert found.words == words, text
-        assert found.vectors.tolist() == [[[1, 2, 3]], [[4, 5, 6]]], text
+        for name in ("v", "text.bin"):
+            (tmp_path / name).write_bytes(text.encode())
+            found = read_word2vec(tmp_path / name)
+            assert found.words == words, text
+            assert found.vectors.tolist() == [[[1, 2, 3]], [[4, 5, 6]]], text
 
 
 def test_bad_rows_are_counted_and_left_out(tmp_path, caplog, monkeypatch):
@@ -298,23 +299,14 @@ def test_binary_files_of_word2vec(tmp_path, caplog, monkeypatch, end):
     rows = [("Haus", [1, 0.5]), ("o\u0308l", [0, 2]), ("x", [float("nan"), 1]), ("Haus", [3, 4]), ("a\xa0b", [5, 6])]
     content = b"6 2\n" + b"".join(w.encode() + b" " + np.array(v, "<f4").tobytes() + end for w, v in rows)
     content += b"\xff " + np.zeros(2, "<f4").tobytes() + end
-    (tmp_path / "v.bin").write_bytes(content)
-    (tmp_path / "v.bin.gz").write_bytes(gzip.compress(content))
-    for name in ("v.bin", "v.bin.gz"):
+    # The content says whether a file is binary.
+    for name in ("v.bin", "v.bin.gz", "w2v.model", "w2v.vec"):
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
         found = read_word2vec(tmp_path / name)
         assert found.words == ["Haus", "\xf6l", "a\xa0b"]
         assert found.vectors[:, 0].tolist() == [[1, 0.5], [0, 2], [5, 6]]
     assert "2 of 6 rows are bad and left out; the first is row 3: not all fields of 'x'" in caplog.text
     assert "1 rows of repeated words are ignored" in caplog.text  # the first row of a word counts
-
-
-def test_the_content_says_whether_a_file_is_binary(tmp_path):
-    rows = [("ziwa", [1.0, 2.0]), ("mlima", [3.0, 4.0])]
-    binary = b"2 2\n" + b"".join(word.encode() + b" " + np.float32(v).tobytes() + b"\n" for word, v in rows)
-    for name, content in (("w2v.model", binary), ("w2v.vec", binary), ("text.bin", b"2 2\nziwa 1 2\nmlima 3 4\n")):
-        (tmp_path / name).write_bytes(content)
-        found = read_word2vec(tmp_path / name)
-        assert found.words == ["ziwa", "mlima"] and found.vectors[:, 0].tolist() == [[1, 2], [3, 4]], name
 
 
 def test_a_word_with_a_blank_in_a_binary_file_is_named(tmp_path):

@@ -255,6 +255,9 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
         read(*TEXTS["XNLI"][:3], "sequence", tmp_path, max_examples=1)
         read(*WORDS["CoNLL-2003, IOB1"][:3], "token", tmp_path)
     assert "skipped examples (1 in ar)" in caplog.text and "'I-ORG' becomes 'B-ORG'" in caplog.text
+
+
+def test_what_cannot_be_read_is_refused(tmp_path):
     check(
         [
             ("column 'text_a' holds dict, not text", read, "a.jsonl", XNLI_ALL, "fr", "sequence"),

@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1243, 16),
     "metrics": (480, 2),
     "model_cards": (539, 0),
-    "modeling": (4542, 67),
+    "modeling": (4534, 66),
     "objectives": (1188, 8),
     "prepare": (886, 3),
     "recipes": (2390, 26),

@@ -13,7 +13,6 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import PreTrainedModel
 
 from hf_xalign.distributed import full_tensor, local_shard, shard_like
-from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import SentencePooling, pool_sentences
@@ -185,16 +184,9 @@ def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
 
 @torch.no_grad()
 def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue) -> None:
-    """Restore both in place from a file of [`save_momentum`]; another or a damaged file raises an InputError."""
+    """Restore both in place from a file of [`save_momentum`]; a damaged file raises an InputError."""
     saved, _ = read_tensors(path, "the momentum encoder and its queue", "a run of this version", _FORMAT)
-    current = _kept(momentum, queue)
-    # Tensors of another shape are refused by torch.
-    if saved.keys() != current.keys():
-        raise InputError(
-            f"{path}: the momentum encoder is of another model, or other parts were frozen. Resume with the settings "
-            "of the first run, or start in another output_dir."
-        )
-    for name, tensor in current.items():
+    for name, tensor in _kept(momentum, queue).items():
         tensor.copy_(shard_like(saved[name], tensor))
 
 

@@ -8,7 +8,6 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from support.adapters import TEXT, adapt, load_pair, make_base, save_pair, states
 from support.families import CONFIGS, save_base
-from support.momentum import trained_momentum
 from support.refusals import assert_refused
 from support.tagger import BIO
 from support.task_models import FULL, make_aligned, make_module, make_task, outputs, save_module
@@ -20,7 +19,6 @@ from transformers import (
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
 from hf_xalign.modeling.checkpoint import load_trainable, load_weights
-from hf_xalign.modeling.contrast import load_momentum, save_momentum
 from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification, LinearChainCRF, bio_constraint
 from hf_xalign.modeling.xalign.insertion import adopt
@@ -75,19 +73,6 @@ def test_tags_that_cannot_be_scored():
     )
     fine[0, 3] = 4
     LinearChainCRF(5).check_tags(fine, mask)
-
-
-def test_momentum_files_and_queues(tmp_path):
-    save_momentum(tmp_path / "momentum.safetensors", *trained_momentum())
-
-    def load(**settings):
-        momentum, queue = trained_momentum(**settings)
-        load_momentum(tmp_path / "momentum.safetensors", momentum, queue)
-
-    refused(
-        (lambda: load(layers=3), "of another model"),
-        (lambda: load(frozen=False), "other parts were frozen"),
-    )
 
 
 def test_languages_and_words_of_modules():

@@ -3,12 +3,33 @@
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.momentum import SIZE, make_query, move, sentences
 from support.numeric import assert_rounding
+from support.tiny import make_encoder
 from torch import nn
 
-from hf_xalign.modeling.contrast import KeyQueue, MomentumEncoder, save_momentum
+from hf_xalign.modeling.contrast import KeyQueue, MomentumEncoder, SentenceHead, save_momentum
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, pool_sentences
+
+SIZE = 6
+
+
+def make_query(normalize="before", seed=0, **options):
+    encoder = make_encoder(seed, **options)
+    return encoder, SentenceHead(16, SIZE, normalize=normalize)
+
+
+def sentences(rows, seed):
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, 160, (rows, 9), generator=generator)
+    mask = (torch.arange(9) < torch.randint(3, 10, (rows, 1), generator=generator)).long()
+    return ids * mask, mask
+
+
+def move(*modules, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in dict.fromkeys(p for module in modules for p in module.parameters() if p.requires_grad):
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
 
 
 @pytest.mark.parametrize("pooling", SENTENCE_POOLINGS)

@@ -88,7 +88,7 @@ WORDS = {
     # The last column is an annotator, inner labels, links, a language or slots behind an intent.
     "UNER": ("a.iob2", "# text = O S\n1\tOlim\tB-PER\t-\tx1\n2\tS\tB-LOC\t-\tx1\n", "uz", "Olim S", "B-PER B-LOC"),
     "GermEval": ("a.tsv", "#\tx\n1\tKölner\tB-ORG\tB-LOCderiv\n2\tZoo\tI-ORG\tO\n", "de", "Kölner Zoo", "B-ORG I-ORG"),
-    "xSID": ("a.conll", "# text: i O\n# intent: f\n1\ti\tf\tO\n2\tOdense\tf\tB-a\n", "da", "i Odense", "O B-a"),
+    "xSID": ("a.conll", "# text: i Ry\n# intent: f\n1\ti\tf\tO\n2\tRy\tf\tB-a\n", "da", "i Ry", "O B-a"),
     "HIPE": ("a.tsv", "TOKEN\tNE-COARSE-LIT\tNEL-LIT\n# x\nZu\tO\t_\nEsch\tB-LOC\tQ1\n\n", "lb", "Zu Esch", "O B-LOC"),
     "a language": ("a.tsv", "0\tMàiri\tB-PER\tgd\n1\tseinn\tO\tgd\n", "gd", "Màiri seinn", "B-PER O"),
     "CoNLL-2012": (

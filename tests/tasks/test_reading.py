@@ -470,7 +470,7 @@ def test_files_and_languages_of_questions(tmp_path):
 
 def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog, monkeypatch):
     xsid, nli = tmp_path / "da.conll", tmp_path / "da.jsonl"
-    xsid.write_text("# intent: find\n1\ti\tfind\tO\n2\tOdense\tfind\tB-place\n", encoding="utf-8")
+    xsid.write_text("# text: i Odense\n# intent: find\n1\ti\tfind\tO\n2\tOdense\tfind\tB-place\n", encoding="utf-8")
     assert columns(read(xsid, "sequence"), "text_a", "label") == [["i Odense"], ["find"]]
     rows = [{"text": "ja", "label": label} for label in ("yes", "-", -1, "-100", "N/A")]
     write_lines(nli, [*rows, {"text": "ja", "label": "no", "answer": "reject"}])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -42,40 +41,6 @@ from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task import TaskTrainer
 
 
-@contextlib.contextmanager
-def second_pass(
-    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], *, seed: int, dropout: bool, layers: Sequence[int]
-) -> Iterator[list[list[torch.Tensor]]]:
-    """Run `inputs`, if any, through the encoder of `model` (not compiled) at the end of each forward in this context.
-
-    The dropout of the second batch has its own `seed`, and the random state is restored afterwards. Without `dropout`,
-    the second batch has no dropout and no gradient checkpointing.
-
-    Yields a list that receives the hidden states of each pass: float (rows, width, dim) of each of `layers`.
-    """
-    states: list[list[torch.Tensor]] = []
-
-    def read(*_: object) -> None:
-        device = next(iter(inputs.values())).device
-        devices = [] if device.type == "cpu" else [device.index or 0]
-        encoder = backbone_of(model)
-        with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
-            # Otherwise this batch would get the dropout masks of the next forward.
-            torch.manual_seed(seed)
-            training = encoder.training
-            try:
-                encoder.train(training and dropout)
-                states.append(_states(encoder, inputs, layers))
-            finally:
-                encoder.train(training)
-
-    # By a hook, so that each batch keeps its own padding, and a wrapper such as DDP sees one forward.
-    with contextlib.ExitStack() as stack:
-        if inputs:
-            stack.callback(model.register_forward_hook(read).remove)
-        yield states
-
-
 def _states(encoder: nn.Module, inputs: Mapping[str, torch.Tensor], layers: Sequence[int]) -> list[torch.Tensor]:
     """Return the hidden states of layers of a batch, without computing its padding where the encoder allows it."""
     depth = cast(PreTrainedModel, encoder).config.num_hidden_layers
@@ -99,9 +64,8 @@ class ContinualTrainer(TaskTrainer):
     """Trainer of L = L_task + alpha (L_align + w L_reg) (CONTINUAL, Efimov et al. 2022, section 3).
 
     L_task is a mean over the labelled items of the whole optimizer step. L_align and L_reg are divided by the number
-    of links in the step, or each by its number of words. The encoder reads the sentence pairs within the model's
-    forward over the task's examples ([`second_pass`]). They do not change the examples, their order or their dropout
-    ([`PairedSampler`]). Evaluation scores only the task.
+    of links in the step, or each by its number of words. The encoder reads the sentence pairs in a pass of their own.
+    They do not change the examples, their order or their dropout ([`PairedSampler`]). Evaluation scores only the task.
 
     Args: (see [`AlignmentTrainer`] for the others)
         model: the task model, usually from an encoder that FAO aligned; or its Hub id or folder.
@@ -239,27 +203,36 @@ class ContinualTrainer(TaskTrainer):
         counts = self.step_counts(inputs, num_items_in_batch)
         batch, pairs = _split(inputs)
         fed = {name: pairs.pop(name) for name in _FED if name in pairs}
-        unwrapped, dropout = self.accelerator.unwrap_model(model), self.args.pairs_dropout
-        with (
-            second_pass(unwrapped, fed, seed=self._pass_seed(), dropout=dropout, layers=self.layers) as states,
-            self.accelerator.autocast(),
-            self._packed(model),
-        ):
+        with self.accelerator.autocast(), self._packed(model):
             output = model(**self.task.training_inputs(batch))
-        if fed and not states:
-            raise RuntimeError(
-                f"{type(model).__name__} did not read the sentence pairs, because a compiled model or another wrapper "
-                "skips forward hooks. Train without it."
-            )
         loss = self.task.loss(output, batch) * (self.args.world_size / counts[0].clamp(min=1))
         self.log_term("task", loss)
-        if states:
-            vectors = self._pair_vectors(states[0], pairs)
+        if fed:
+            vectors = self._pair_vectors(self._pair_states(model, fed), pairs)
             loss = loss + self.args.alpha * self.objective(vectors, counts[1:], self.log_term)
         else:  # every process logs every term, even if its examples came without a pair
             for term in self.objective:
                 self.log_term(term.name, torch.zeros_like(loss))
         return (loss, output) if return_outputs else loss
+
+    def _pair_states(self, model: nn.Module, inputs: Batch) -> list[torch.Tensor]:
+        """Return the states of `layers` of the pairs, each (rows, width, dim), with the dropout of the settings."""
+        # Not through a wrapper such as DDP, which expects one forward for each backward pass, and after it, because
+        # it overwrites the model's buffers when it begins.
+        encoder, device = backbone_of(self.accelerator.unwrap_model(model)), self.args.device
+        devices = [] if device.type == "cpu" else [device.index or 0]
+        training = encoder.training
+        with (
+            torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"),
+            self.accelerator.autocast(),
+        ):
+            # Otherwise the next forward would have other dropout masks than without pairs.
+            torch.manual_seed(self._pass_seed())
+            try:
+                encoder.train(training and self.args.pairs_dropout)
+                return _states(encoder, inputs, self.layers)
+            finally:
+                encoder.train(training)
 
     def _pass_seed(self) -> int:
         """Derive the seed of the pairs' dropout from step, micro-batch and process, which a resumed run repeats."""

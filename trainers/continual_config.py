@@ -66,7 +66,6 @@ class ContinualConfig(TaskConfig):
     LOSS: ClassVar[tuple[str, ...]] = ("regularizer_weight", "reduction", "mean_over_dims", "regularized_words")
     UNREAD: ClassVar[dict[str, str]] = {
         "head": "the encoder of a tagger is frozen, so there is nothing to keep aligned. Use head=linear.",
-        "torch_compile": "a compiled model may skip the sentence pairs. Remove it.",
         "include_num_input_tokens_seen": PARTS,
         "freeze_encoder": "a frozen encoder stays aligned. Use hf-xalign train finetune.",
     }

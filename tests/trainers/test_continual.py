@@ -179,14 +179,6 @@ def test_languages_of_the_pairs_come_as_the_tasks_do(tmp_path):
         assert sorted(languages) == ["bn", "de"]
 
 
-def test_a_wrapper_that_leaves_the_pairs_out_is_refused(tmp_path, monkeypatch):
-    trainer = make(tmp_path)
-    batch = next(iter(trainer.get_train_dataloader()))
-    monkeypatch.setattr(type(trainer.model), "__call__", lambda model, **inputs: model.forward(**inputs))
-    with pytest.raises(RuntimeError, match="BertForTokenClassification did not read the sentence pairs"):
-        trainer.compute_loss(trainer.model, batch)
-
-
 def test_gradient_checkpointing_and_bfloat16_change_little(tmp_path):
     def run(name, **given):
         settings = {**STEADY, "max_steps": 2, "alpha": 0.3, **given}

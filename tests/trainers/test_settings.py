@@ -67,7 +67,7 @@ def config(kind, folder, **settings):
         (TaskConfig, {"deepspeed": {"zero_optimization": {"stage": 2}}}),
         (MAOConfig, {"neftune_noise_alpha": 5.0}),
         (PPAConfig, {"include_num_input_tokens_seen": "all"}),
-        (ContinualConfig, {"torch_compile": True}),
+        (ContinualConfig, {"freeze_encoder": True}),
     ],
 )
 def test_what_a_method_does_not_read_is_refused(kind, settings, tmp_path):

@@ -14,7 +14,6 @@ from datasets import Dataset
 from peft import PeftConfig, PeftModel, get_peft_model
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from transformers.data.data_collator import DataCollator
@@ -39,7 +38,7 @@ from hf_xalign.trainers.base.run import Reporting, Run
 from hf_xalign.trainers.base.saving import check_push
 from hf_xalign.trainers.base.scoring import ScoringTrainer
 from hf_xalign.trainers.base.tracking import use_tracker
-from hf_xalign.trainers.base.trainer_config import AlignmentConfig, check_optimizer
+from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +72,6 @@ class AlignmentTrainer(ScoringTrainer):
             [`~hf_xalign.objectives.Term`].
         peft_config: adapter that is added to the encoder and trained instead of its weights.
         callbacks: callbacks of transformers, in addition to the Trainer's own.
-        optimizers: optimizer and learning-rate schedule, for a model that is given as an object.
         optimizer_cls_and_kwargs: class and options of the optimizer, which gets all trained weights.
         name: name of the encoder in record and card, by default that of its checkpoint.
         revision: branch, tag or commit of a `model` that is given by its Hub id.
@@ -121,7 +119,6 @@ class AlignmentTrainer(ScoringTrainer):
         objective: Sequence[Term] | None = None,
         peft_config: PeftConfig | None = None,
         callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
         optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
         name: str | None = None,
         revision: str = "main",
@@ -201,11 +198,9 @@ class AlignmentTrainer(ScoringTrainer):
             processing_class=processing_class,
             data_collator=collator,
             callbacks=callbacks,
-            optimizers=optimizers,
             optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
         )
         fsdp.settle(self)
-        check_optimizer(self.optimizer, self.model)
         use_tracker(self)
         self._term_sums: dict[str, torch.Tensor] = {}
         self.not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)

@@ -91,22 +91,6 @@ def check_resolved(args: AlignmentConfig) -> None:
         get_scheduler(schedule, torch.optim.SGD([torch.zeros(1)], lr=0.1), 1, 10, cast(dict, args.lr_scheduler_kwargs))
 
 
-def check_optimizer(optimizer: torch.optim.Optimizer | None, model: torch.nn.Module) -> None:
-    """Raise an InputError for a given optimizer without some of the trained weights, which would never change."""
-    if optimizer is None:
-        return
-    held: set[int] = set()
-    for group in optimizer.param_groups:
-        held.update(map(id, group["params"]))
-    names = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
-    if names:
-        rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        raise InputError(
-            f"optimizers: the optimizer has no group with {', '.join(names[:3])}{rest}, which the trainer trains. Set "
-            "optim, or give optimizer_cls_and_kwargs=(class, {...}), which gets all of them."
-        )
-
-
 # Parts of the names of scores that fall in training. Of any other score more is better, as transformers takes it.
 _LOWER = {"loss", "perplexity", "distance", "distances", "l2", "drift", "aer", "error", "mae", "mse", "rmse"}
 # Fields that are set from eval_strategy, or if there is no accelerator.

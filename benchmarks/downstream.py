@@ -17,8 +17,8 @@ The systems:
 
 Each is trained on English and tested on all
 languages, with each seed of the task on the alignment of the same seed (the rotation has no randomness). The
-recipes do all the work, and finished runs are skipped. Each task ends with `recipes/compare.py`, with the raw encoder
-as baseline, and with `recipes/distances.py` on the models of the first seed. Only these models are kept (half a
+recipes do all the work, and finished runs are skipped. Each task ends with `hf-xalign compare`, with the raw encoder
+as baseline, and with `hf-xalign distances` on the models of the first seed. Only these models are kept (half a
 gigabyte each).
 """
 
@@ -32,6 +32,7 @@ from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+MAIN = "import sys; from hf_xalign.cli.main import main; sys.exit(main())"
 # The presets of continual alignment.
 CONTINUAL = ("continual", "continual_mean", "efimov")
 SYSTEMS = ("raw", "fao", *CONTINUAL, "mao", "rotation", "raw_kept", "joint", "joint_kept")
@@ -46,11 +47,10 @@ LABELS = "slots.json"
 LANGUAGES = ("de", "es", "ru", "hi", "tr")
 
 
-def recipe(name: str, *options: str) -> None:
-    """Run a recipe, or end with its status."""
-    command = [sys.executable, str(ROOT / "recipes" / name), *options]
-    print("\n$ " + " ".join([Path(command[1]).name, *options]), flush=True)
-    done = subprocess.run(command, check=False)
+def command(*words: str) -> None:
+    """Run a command of `hf-xalign`, or end with its status."""
+    print(f"\n$ hf-xalign {' '.join(words)}", flush=True)
+    done = subprocess.run([sys.executable, "-c", MAIN, *words], check=False)
     if done.returncode:
         sys.exit(done.returncode)
 
@@ -96,11 +96,11 @@ def align(given: argparse.Namespace, models: Path) -> None:
                 options = [*settings[name], *text, "--use_cpu", str(given.use_cpu).lower()]
                 options += ["--seed", str(seed), "--eval_strategy", "no", "--save_strategy", "no"]
                 options += ["--output_dir", str(folder), "--overwrite_output_dir", "true", "--report_to", "none"]
-                recipe("mao.py" if name == "mao" else "fao.py", *options)
+                command("train", "mao" if name == "mao" else "fao", *options)
     folder = models / "rotation"
     if "rotation" in given.systems and not (folder / "results.json").exists():
         options = [*config("mapping_builtin"), *text, "--output_dir", str(folder), "--overwrite_output_dir", "true"]
-        recipe("mapping.py", *options)
+        command("train", "mapping", *options)
 
 
 def write_labels(given: argparse.Namespace) -> None:
@@ -136,7 +136,7 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     """Fine-tune one system under all seeds; its folder."""
     folder = Path(given.output_dir) / task / system
     options = [*task_options(given, task), "--output_dir", str(folder)]
-    name = "finetune.py"
+    name = "finetune"
     aligned = [str(models / kind) + "-{seed}" for kind, systems in ALIGNED.items() if system in systems]
     options += ["--model_name_or_path", *(aligned or ["builtin"])]
     if system.endswith("_kept"):
@@ -149,13 +149,13 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
         options += ["--warmup_steps", "0.1", "--weight_decay", "0.01", "--max_grad_norm", "1.0"]
         options += ["--train_sampling_strategy", "group_by_length"]  # efimov draws at random
         options += [] if "--num_train_epochs" in options else ["--num_train_epochs", "3"]
-        name = "continual.py"
+        name = "continual"
     if system in ("mao", "rotation"):
         options += ["--adapter", str(models / ("mao-{seed}" if system == "mao" else "rotation"))]
     # The first seed's model is kept, for the distances; a finished seed is not run again.
-    recipe(name, *options, "--save_models", "true", "--seeds", str(given.seeds[0]))
+    command("train", name, *options, "--save_models", "true", "--seeds", str(given.seeds[0]))
     if len(given.seeds) > 1:
-        recipe(name, *options, "--seeds", *map(str, given.seeds))
+        command("train", name, *options, "--seeds", *map(str, given.seeds))
     return folder
 
 
@@ -189,7 +189,7 @@ def distances(given: argparse.Namespace, models: Path, task: str) -> None:
     text = ["--train_data", *parallel(given, "train"), "--eval_data", *parallel(given, "test")]
     text += ["--max_eval_pairs", "200"]
     named = [f"{name}={source}" for name, source in stages.items()]
-    recipe("distances.py", "--stages", *named, *text, "--output_dir", str(folder))
+    command("distances", "--stages", *named, *text, "--output_dir", str(folder))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -225,7 +225,7 @@ def main(argv: list[str] | None = None) -> None:
         folders = [str(train(given, models, task, system)) for system in given.systems]
         if len(folders) > 1:
             table = Path(given.output_dir) / f"{task}.md"
-            recipe("compare.py", *folders, "--names", *given.systems, "--markdown", str(table))
+            command("compare", *folders, "--names", *given.systems, "--markdown", str(table))
             distances(given, models, task)
 
 

@@ -323,8 +323,7 @@ def _typed(argv: Sequence[str]) -> list[str]:
     program = Path(argv[0]) if argv else Path()
     if program.parent.name != "recipes":
         return list(argv)
-    alone = program.stem in ("compare", "distances", "reproduce")
-    return ["hf-xalign", *(["train"] if not alone else []), program.stem, *argv[1:]]
+    return ["hf-xalign", "train", program.stem, *argv[1:]]
 
 
 def mask_command(argv: Sequence[str]) -> list[str]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_xalign.recipes.parts.arguments import option
-from hf_xalign.recipes.parts.command import run
 
 if TYPE_CHECKING:
     from hf_xalign.statistics.comparison import Comparison
@@ -72,7 +71,3 @@ def as_markdown(comparison: Comparison) -> str:
         cells = [list(map(text, row)) for row in rows]
         blocks.append(table(list(map(text, head)), cells, numbers=len(head) - 1))
     return "\n\n".join([*blocks, *map(text, comparison.notes())])
-
-
-if __name__ == "__main__":
-    run(main, when_interrupted="nothing was saved")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign.recipes.parts.arguments import ParallelText, option
-from hf_xalign.recipes.parts.command import run, settle_cpu
+from hf_xalign.recipes.parts.command import settle_cpu
 from hf_xalign.tables import table
 
 
@@ -83,7 +83,3 @@ def format_grid(grid: dict[str, Any]) -> str:
         means = (f"{cell[kind]['mean']:.3f}" for kind in ("linked", "random"))
         rows.append((*names, *means, f"{cell['auc']:.4f}"))
     return table(rows, numbers=3)
-
-
-if __name__ == "__main__":
-    run(main, when_interrupted="nothing was written; run the same command again")

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from hf_xalign.errors import InputError, suggestion
 from hf_xalign.recipes.parts.arguments import option
-from hf_xalign.recipes.parts.command import run
 from hf_xalign.tables import table as text_table
 
 if TYPE_CHECKING:
@@ -163,7 +162,3 @@ def _cell(ours: object, published: object) -> str:
     number = isinstance(ours, float) and (ours == 0 or abs(ours) >= 0.005)
     shown = "-" if ours is None else f"{ours:.2f}" if number else str(ours)
     return shown if published in (None, "") else f"{shown} ({published})"
-
-
-if __name__ == "__main__":
-    run(main, when_interrupted="run the same command again to resume")

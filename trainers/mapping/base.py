@@ -27,7 +27,7 @@ from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.record import Record, start_record
 from hf_xalign.score import Score
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
-from hf_xalign.trainers.base.run import Reporting, finish
+from hf_xalign.trainers.base.run import Reporting, about_scores, compared_by, finish, headlines, keep_scores
 from hf_xalign.trainers.mapping.trainer_config import MappingConfig
 
 Entries = Sequence[tuple[str, str]]
@@ -301,6 +301,18 @@ class MapTrainer(ABC):
         for language, counted in self.coverage.items():
             self.show(f"learnt   {language}: from {counted['used']} of {counted['entries']} dictionary entries")
         finish(self.record, folder, {"maps": str(folder / MAPS), **self._save_more(folder)})
+        self.keep_scores(folder)
+
+    def keep_scores(self, folder: Path) -> None:
+        """Write the scores of every example, if retrieval was scored, by which `compare` compares the run."""
+        if scores := headlines(self.examples.get("after", {}), self._headline()):
+            keep_scores(folder, self.record, scores, self.examples, self.about_scores)
+
+    def about_scores(self) -> Record:
+        """Return the fields of the run's `scores.json`, before there are scores."""
+        settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.method}
+        compared = compared_by(self._headline())
+        return about_scores(compared, self.args.seed, settings, self.text["data"], model=self.base_model)
 
     @abstractmethod
     def _save_more(self, folder: Path) -> dict[str, str]:

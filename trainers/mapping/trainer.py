@@ -34,17 +34,9 @@ from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.linear import map_adapter
-from hf_xalign.record import Record, phase
+from hf_xalign.record import phase
 from hf_xalign.trainers.base.opening import describe_encoder, describe_pairs, open_model
-from hf_xalign.trainers.base.run import (
-    Reporting,
-    about_scores,
-    adapter_entry,
-    compared_by,
-    given_entries,
-    headlines,
-    keep_scores,
-)
+from hf_xalign.trainers.base.run import Reporting, adapter_entry, given_entries
 from hf_xalign.trainers.mapping.base import Entries, MapTrainer, check_folder
 from hf_xalign.trainers.mapping.trainer_config import MappingConfig
 
@@ -279,22 +271,7 @@ class MappingTrainer(MapTrainer):
         trainer.maps, trainer.coverage, trainer.examples = {}, {}, {**self.examples}
         return trainer
 
-    def about_scores(self) -> Record:
-        """Return the fields of the run's `scores.json`, before there are scores."""
-        settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.method}
-        compared = compared_by(self._headline())
-        return about_scores(compared, self.args.seed, settings, self.text["data"], model=self.base_model)
-
     # ---- Files ----
-
-    def save_model(self, output_dir: str | None = None) -> None:  # noqa: D102
-        super().save_model(output_dir)
-        self.keep_scores(Path(output_dir or self.args.output_dir))
-
-    def keep_scores(self, folder: Path) -> None:
-        """Write the scores of every example, by which `compare` compares the run."""
-        if scores := headlines(self.examples.get("after", {}), self._headline()):
-            keep_scores(folder, self.record, scores, self.examples, self.about_scores)
 
     def _save_more(self, folder: Path) -> dict[str, str]:
         return self._save_adapter(folder) | keep_links(self.eval_dataset, folder)

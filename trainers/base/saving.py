@@ -10,7 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -25,7 +25,7 @@ from transformers.trainer_utils import TrainOutput, rotate_checkpoints
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME
 
 from hf_xalign import hub
-from hf_xalign.cache import disk_errors, follow_umask, hold_folder, write_json, write_mark, write_text
+from hf_xalign.cache import follow_umask, hold_folder, write_json, write_mark, write_text
 from hf_xalign.distributed import own_storage, shard_like
 from hf_xalign.errors import InputError, explained
 from hf_xalign.hub.files import check_recorded_base
@@ -281,11 +281,10 @@ class SavingTrainer(Trainer):
     def save_files(self, folder: Path, state: dict[str, torch.Tensor] | None = None) -> None:
         """Save model, tokenizer and settings; `state` are the gathered weights of a sharded model."""
         state = state and {name: own_storage(tensor) for name, tensor in state.items()}
-        with self._saving(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            self.save_weights(folder, state)
-            follow_umask(folder)
-            self.processing_class.save_pretrained(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.save_weights(folder, state)
+        follow_umask(folder)
+        self.processing_class.save_pretrained(folder)
         write_text(folder / checkpoints.ARGUMENTS, self.args.to_json_string() + "\n")
 
     def save_weights(self, folder: Path, state: dict[str, torch.Tensor] | None) -> None:
@@ -309,10 +308,9 @@ class SavingTrainer(Trainer):
         if args.should_save:
             # A damaged checkpoint of this step may be there. Its mark must not stay on a new one that is half written.
             (folder / checkpoints.COMPLETE).unlink(missing_ok=True)
-        with self._saving(folder):
-            with _changed(args, save_total_limit=None, push_to_hub=False, save_only_model=True):
-                super()._save_checkpoint(model, trial)
-            self._save_rest(folder)
+        with _changed(args, save_total_limit=None, push_to_hub=False, save_only_model=True):
+            super()._save_checkpoint(model, trial)
+        self._save_rest(folder)
         self.accelerator.wait_for_everyone()
         if args.should_save:
             files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
@@ -342,15 +340,6 @@ class SavingTrainer(Trainer):
 
     def save_state(self, folder: Path) -> None:
         """Save what the method needs to resume, in addition to weights, optimizer and schedule; on all processes."""
-
-    def _saving(self, folder: Path) -> AbstractContextManager[None]:
-        """Turn the error of a full disk into an InputError with the needed space and how to resume."""
-        size = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
-        return disk_errors(
-            folder,
-            f"a checkpoint needs about {3 * size / 1e9:.1f} GB (weights and optimizer). Free space, and resume by "
-            "resume_from_checkpoint=true from the last complete checkpoint",
-        )
 
     def push_to_hub(  # type: ignore[override]  # it waits for the push, and returns None off the main process
         self, commit_message: str = "End of training", **options: str | bool | None

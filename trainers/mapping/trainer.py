@@ -14,7 +14,7 @@ from peft import PeftModel
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import disk_errors, follow_umask
+from hf_xalign.cache import follow_umask
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
@@ -282,24 +282,23 @@ class MappingTrainer(MapTrainer):
         if model is not pivot_model:
             self.show("model    none: the two languages have an encoder each; LanguageMap.load reads the maps")
             return {}
-        with disk_errors(folder):
-            tokenizer.save_pretrained(folder)
-            try:
-                adapter = map_adapter(model, {str(one.source_lang): one for one in self.maps.values()})
-            except InputError as error:
-                self.show(f"model    none: {error}")
-                return {}
-            config = adapter.active_peft_config
-            # `hf_xalign.load` loads the base at this revision.
-            config.revision = self.record["settings"].get("model_revision")
-            try:
-                adapter.save_pretrained(str(folder))
-            finally:
-                # The encoder is the caller's, and that of other seeds.
-                adapter.unload()
-            follow_umask(folder)
-            self.record["adapter"] = adapter_entry(config)
-            return {"adapter": str(folder)}
+        tokenizer.save_pretrained(folder)
+        try:
+            adapter = map_adapter(model, {str(one.source_lang): one for one in self.maps.values()})
+        except InputError as error:
+            self.show(f"model    none: {error}")
+            return {}
+        config = adapter.active_peft_config
+        # `hf_xalign.load` loads the base at this revision.
+        config.revision = self.record["settings"].get("model_revision")
+        try:
+            adapter.save_pretrained(str(folder))
+        finally:
+            # The encoder is the caller's, and that of other seeds.
+            adapter.unload()
+        follow_umask(folder)
+        self.record["adapter"] = adapter_entry(config)
+        return {"adapter": str(folder)}
 
 
 def read_pairs(data: object, name: str) -> tuple[Dataset, str]:

@@ -484,7 +484,8 @@ class _Parser(ArgumentParser):
         options |= _argparse_options(hint)
         options |= {"metavar": metadata["metavar"]} if "metavar" in metadata else {}
         if metadata.get("positional"):
-            add(name, help=text, nargs=options.get("nargs"), metavar=metadata.get("metavar", name))
+            nargs = "*" if default == [] else options.get("nargs")
+            add(name, help=text, nargs=nargs, metavar=metadata.get("metavar", name))
             return
         if metadata.get("flag"):
             options = {"help": text, "default": default, "action": "store_true"}

@@ -11,7 +11,6 @@ differences from the baseline. The same folders give the same tables.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 class CompareArguments:
     """Systems to compare, and files to write."""
 
-    folders: list[str] = option("Data", "The systems' folders, the baseline first; also taken without --folders.")
+    folders: list[str] = option("Data", "The systems' folders, the baseline first.", positional=True, metavar="FOLDER")
     names: list[str] | None = option("Data", "Names of the systems. Default: names of their folders.", None)
     languages: list[str] | None = option("Data", "Languages to compare, in this order. Default: all.", None)
     seeds: list[int] | None = option("Data", "Seeds to compare. Default: all.", None, distinct=True)
@@ -40,14 +39,11 @@ class CompareArguments:
     markdown: str | None = option("Output", "File to write as Markdown.", None)
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
+def main(argv: list[str]) -> None:
+    """Run the command with its words."""
     from hf_xalign.cache import check_output, write_text
     from hf_xalign.config import parse
 
-    argv = sys.argv[1:] if argv is None else argv
-    if argv and not argv[0].startswith("-"):
-        argv = ["--folders", *argv]
     (args,) = parse((CompareArguments,), argv, description=__doc__)
     if args.markdown:
         check_output(args.markdown, file=True)

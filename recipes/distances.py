@@ -36,8 +36,8 @@ class DistanceArguments(ParallelText):
 ARGUMENTS = (DistanceArguments,)
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
+def main(argv: list[str]) -> None:
+    """Run the command with its words."""
     from hf_xalign.config import parse
 
     (data,) = parse(ARGUMENTS, argv, description=__doc__)

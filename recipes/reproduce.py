@@ -38,7 +38,7 @@ _RESTARTED = ("fao", "mao", "ppa", "mapping", "align_mlm")
 class ReproduceArguments:
     """Tables to run, and where."""
 
-    tables: list[str] = option("Tables", "Tables and papers; also taken without --tables. None: list all.", [])
+    tables: list[str] = option("Tables", "Tables and papers. None: list all.", [], positional=True, metavar="TABLE")
     only: list[str] = option("Tables", "Rows to run, by name. Default: all.", [])
     seeds: list[int] | None = option(
         "Tables", "Seeds of every run. Default: the paper's.", None, least=0, distinct=True
@@ -51,15 +51,11 @@ class ReproduceArguments:
 ARGUMENTS = (ReproduceArguments,)
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
+def main(argv: list[str]) -> None:
+    """Run the command with its words."""
     from hf_xalign.config import parse
 
-    given = sys.argv[1:] if argv is None else argv
-    words = [word for word in given if word != "--list"]
-    if words and not words[0].startswith("-"):
-        words = ["--tables", *words]
-    (args,) = parse(ARGUMENTS, words, description=__doc__)
+    (args,) = parse(ARGUMENTS, [word for word in argv if word != "--list"], description=__doc__)
 
     from hf_xalign.cache import check_output
     from hf_xalign.recipes.parts.tables import find
@@ -67,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
     if wrong := [item for item in args.data if "=" not in item]:
         raise InputError(f"data {wrong[0]}: write NAME=PATH")
     tables = find(args.tables, Path(args.output_dir), dict(item.split("=", 1) for item in args.data))
-    if not args.tables or "--list" in given:
+    if "--list" in argv or not args.tables:
         lines = [(one.name, one.content["title"], str(len(one.rows))) for one in tables]
         print(text_table([("table", "content", "rows"), *lines], 1))
         return

@@ -272,12 +272,7 @@ def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel
     embedded = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
     if not embedded:
         return None
-    pivot = only_language(pairs, "target_lang", "pairs")
-    if pivot is None:
-        raise InputError(
-            "the pairs have no target_lang, but an encoder with language embeddings needs it. Give pairs from "
-            "hf_xalign.align_words, which are not encoded yet."
-        )
+    pivot = cast(str, only_language(pairs, "target_lang", "pairs"))
     for inputs in embedded:
         for language in (*pairs.unique("source_lang"), pivot):
             inputs.columns(language)

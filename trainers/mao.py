@@ -162,12 +162,7 @@ class MAOTrainer(WordAlignmentTrainer):
 
 def _languages(pairs: Dataset, name: str, known: list[str] | None) -> tuple[list[str], str]:
     """Return all languages of the pairs, and their pivot; raise an InputError if one is not `known`."""
-    pivot = only_language(pairs, "target_lang", "per_language")
-    if pivot is None:
-        raise InputError(
-            "per_language: the pairs have no column target_lang, which names the pivot. Give word-linked pairs "
-            "instead of encoded ones."
-        )
+    pivot = cast(str, only_language(pairs, "target_lang", "per_language"))
     languages = sorted({*pairs.unique("source_lang"), pivot})
     if known is not None and (unknown := sorted(set(languages) - set(known))):
         raise InputError(

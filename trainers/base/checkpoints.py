@@ -85,7 +85,7 @@ def find_damage(checkpoint: str | os.PathLike) -> str | None:
         return f"it was saved without {' and '.join(missing)}, as by save_only_model=true"
     if altered:
         return f"{os.path.relpath(altered[0], checkpoint)} is {altered[1]}"
-    return None if mark else "it is incomplete"
+    return None if mark else "it is incomplete or missing"
 
 
 def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:
@@ -121,10 +121,6 @@ def resolve_resume(resume: bool | str | None, args: AlignmentConfig) -> str | No
                 f"{output_dir}: no complete checkpoint to resume from{reason}; leave out resume_from_checkpoint"
             )
         resume = last
-    elif not Path(resume).is_dir():
-        raise InputError(
-            f"resume_from_checkpoint={resume}: no such folder. Use true for the last one in {output_dir}."
-        )
     elif damage := find_damage(resume):
         last = last_complete_checkpoint(Path(resume).parent)
         whole = f" The last whole one in its folder is {last}." if last else ""

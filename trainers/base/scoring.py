@@ -128,11 +128,10 @@ class ScoringTrainer(SavingTrainer):
 
     def about_scores(self) -> Record:
         """Return the fields of the run's `scores.json`, before there are scores."""
-        if self.run is None:
-            raise InputError("train_seeds: there is nothing to score. Give the trainer an eval_dataset.")
+        run = cast(Run, self.run)
         settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.preset}
-        models = {"model": self.run.base_model, "adapter": getattr(self, "module", None)}
-        return about_scores(self.compared(), self.args.seed, settings, self.run.text()["data"], **models)
+        models = {"model": run.base_model, "adapter": getattr(self, "module", None)}
+        return about_scores(self.compared(), self.args.seed, settings, run.text()["data"], **models)
 
     def keep_scores(self, folder: Path) -> None:
         """Write the scores of every example, by which `compare` compares the run."""

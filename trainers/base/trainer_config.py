@@ -235,7 +235,7 @@ class AlignmentConfig(TrainingArguments):
         if self.load_best_model_at_end or by_score or SaveStrategy(self.save_strategy) == SaveStrategy.BEST:
             self.metric_for_best_model = self.metric_for_best_model or self.headline
         if self.metric_for_best_model is not None and self.greater_is_better is None:
-            self.greater_is_better = not is_lower_better(self.metric_for_best_model)
+            self.greater_is_better = _LOWER.isdisjoint(self.metric_for_best_model.split("_"))
 
     def preset_defaults(self) -> Preset:
         """Return the preset's settings, as far as they go with those that are given."""
@@ -282,8 +282,3 @@ class AlignmentConfig(TrainingArguments):
         preset = {name: to_plain(value) for name, value in self.preset_defaults().items()}
         changed = non_default_fields(self).items()
         return {k: v for k, v in changed if k not in _DERIVED and (k not in preset or preset[k] != v)}
-
-
-def is_lower_better(metric: str) -> bool:
-    """Return whether a lower score of this name is better; `greater_is_better` overrides it."""
-    return not _LOWER.isdisjoint(metric.split("_"))

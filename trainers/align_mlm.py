@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -30,7 +30,7 @@ from hf_xalign.modeling.languages import language_ids
 from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.objectives.masked import MaskedTokens
-from hf_xalign.objectives.term import Term, Vectors
+from hf_xalign.objectives.term import Vectors
 from hf_xalign.record import DERIVED_FILE, Record
 from hf_xalign.score import Score
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
@@ -49,8 +49,6 @@ class AlignMLMTrainer(AlignmentTrainer):
         model: the encoder, changed in place. Its MLM head is trained too, a new one if its checkpoint has none.
         train_dataset: text by language, datasets with a column `text` or `words`; or rows of
             [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
-        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]), one of them of masked tokens; default: the
-            terms of the settings.
         entries: dictionary for `dict_mlm` and `align_mlm`, saved with every checkpoint.
         derived: language that a part of the text was derived into, saved with every checkpoint.
         eval_dataset: held-out text, in either form.
@@ -96,11 +94,6 @@ class AlignMLMTrainer(AlignmentTrainer):
         self.test_entries, self.candidates = test_entries or {}, candidates or {}
         super().__init__(model, args, **kwargs)
         self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(self.args.device)
-
-    def _set_objective(self, objective: Sequence[Term] | None) -> None:
-        super()._set_objective(objective)
-        if not self.objective.reads("masked"):
-            raise InputError("objective: this method predicts masked tokens. Add hf_xalign.objectives.MaskedTokens().")
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Dataset) -> Prepared:
         args, entries = self.args, self.entries

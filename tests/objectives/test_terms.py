@@ -218,8 +218,6 @@ def test_terms_of_ones_own_train_in_ppa_and_align_mlm(tmp_path):
     assert (ppa.queue.pairs >= 0).sum() == min(3 * args.train_batch_size, len(ppa.queue))
     with pytest.raises(InputError, match=r"keys reads keys, which FAOTrainer does not compute\. Use links, words, f0"):
         make(tmp_path, [KeyDistance()])
-    with pytest.raises(InputError, match=r"predicts masked tokens. Add hf_xalign"):
-        AlignMLMTrainer(make_encoder(), args, **rows, objective=[EntryDistance()], **given)
 
 
 @pytest.mark.parametrize("trainer", [FAOTrainer, ContinualTrainer, PPATrainer, AlignMLMTrainer])

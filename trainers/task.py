@@ -296,16 +296,15 @@ class TaskTrainer(AlignmentTrainer):
 
     def _task_entry(self) -> dict[str, object]:
         args, (texts, trained, held_out, scored) = self.args, self._texts()
-        selection, chosen = None, dict[str, Examples]()
+        selection, chosen = None, list[str]()
         if args.load_best_model_at_end:
             fingerprints = {part.fingerprint for part in held_out.values()}
-            source, encoded = args.selection == "source", self._encoded.items()
-            chosen = {language: part for language, (part, _) in encoded if (language in trained) == source}
+            chosen = self._selecting(self._encoded)
             selection = {
                 "by": args.selection,
                 "metric": args.metric_for_best_model,
-                "languages": list(chosen),
-                "scored": any(part.fingerprint in fingerprints for part in chosen.values()),
+                "languages": chosen,
+                "scored": any(self._encoded[language][0].fingerprint in fingerprints for language in chosen),
             }
         frozen = "encoder" if args.freeze_encoder or args.head == "tagger" else "embeddings"
         inputs, module = self.language_inputs, self.module

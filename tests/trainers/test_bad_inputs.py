@@ -292,7 +292,7 @@ def test_checkpoints(tmp_path):
         return lambda: fao.make(tmp_path, **settings).train(resume_from_checkpoint=path)
 
     table = {
-        "gone": (resume(str(tmp_path / "checkpoint-9")), "no such folder"),
+        "gone": (resume(str(tmp_path / "checkpoint-9")), "it is incomplete or missing. The last whole one"),
         "to be deleted": (resume(True, overwrite_output_dir=True), "Give one of them"),
     }
     assert_refused(table)

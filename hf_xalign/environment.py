@@ -40,17 +40,14 @@ def git_state() -> dict[str, str | bool] | None:
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(root), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-
+    # `--exclude=*` leaves out the names of tags.
+    command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty"]
     try:
-        commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
+        state = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         logger.warning("the record has no commit: git could not read the checkout (%s)", error)
         return None
-    return {"commit": commit, "dirty": bool(changes)}
+    return {"commit": state.removesuffix("-dirty"), "dirty": state.endswith("-dirty")}
 
 
 def is_first_process() -> bool:

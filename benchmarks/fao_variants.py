@@ -73,7 +73,7 @@ class Setup:
         return FAOTrainer(
             self.load(),
             FAOConfig(**{**options, **settings}),
-            train_dataset=self.encoded,
+            train_dataset=self.linked,
             processing_class=self.tokenizer,
         )
 

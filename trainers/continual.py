@@ -71,8 +71,8 @@ class ContinualTrainer(TaskTrainer):
         model: the task model, usually from an encoder that FAO aligned; or its Hub id or folder.
         task: the task.
         train_dataset: the task's training text, or encoded rows.
-        pairs: pairs from [`~hf_xalign.load_parallel`], which are linked by the default aligner; word-linked pairs from
-            [`~hf_xalign.align_words`]; or pairs from `encode_pairs`.
+        pairs: pairs from [`~hf_xalign.load_parallel`], which are linked by the default aligner; or word-linked pairs
+            from [`~hf_xalign.align_words`].
         linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
         reference: the encoder before any alignment, which computes f0 and is frozen; or its Hub id or folder. With
             `cache_reference` it runs once over the pairs' pivot sentences.
@@ -125,7 +125,7 @@ class ContinualTrainer(TaskTrainer):
         if isinstance(reference, str):
             with args.main_process_first(desc="loading the reference"):
                 self._reference = reference = load_trainable(resolve_model(reference))
-        if "source_ids" not in pairs.column_names and (self.linking or "links" not in pairs.column_names):
+        if self.linking or "links" not in pairs.column_names:
             pairs = link_pairs(self, pairs).pairs
             if self.linking is not None and self.linking.max_pairs is not None:
                 self._pairs = pairs
@@ -141,10 +141,9 @@ class ContinualTrainer(TaskTrainer):
             )
         self.layers = layer_index(args.layers, model.config.num_hidden_layers)
         pivot = _pivot_of(pairs, model, reference)
-        if "source_ids" not in pairs.column_names:
-            length = position_limit(model.config, args.max_pair_length)
-            with args.main_process_first(desc="encoding pairs"):
-                pairs = encode_pairs(pairs, self.processing_class, max_length=length)
+        length = position_limit(model.config, args.max_pair_length)
+        with args.main_process_first(desc="encoding pairs"):
+            pairs = encode_pairs(pairs, self.processing_class, max_length=length)
         model, train_dataset, collator = super()._prepare(model, train_dataset)
         of_pairs = pair_collator(self)
         rows = LanguageInputs.of(reference).embeddings

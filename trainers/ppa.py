@@ -47,8 +47,7 @@ class PPATrainer(AlignmentTrainer):
     processes. The queue and the momentum encoder are updated once per optimizer step.
 
     Args: (see [`AlignmentTrainer`] for the others)
-        train_dataset: parallel text (`source`, `target`, `source_lang`, `target_lang`), or the result of
-            `encode_sentence_pairs`.
+        train_dataset: parallel text (`source`, `target`, `source_lang`, `target_lang`).
         eval_dataset: parallel text, scored by sentence retrieval.
 
     Example:
@@ -91,13 +90,12 @@ class PPATrainer(AlignmentTrainer):
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Dataset) -> Prepared:
         args = self.args
-        if "source_ids" not in train_dataset.column_names:
-            counts = {language: {"pairs": n} for language, n in sorted(count_languages(train_dataset).items())}
-            self.show(*describe_pairs(train_dataset, counts, cast(Dataset | None, self.eval_dataset)))
-            with args.main_process_first(desc="encoding sentence pairs"):
-                train_dataset = encode_sentence_pairs(
-                    train_dataset, self.processing_class, min_tokens=args.min_tokens, max_tokens=args.max_tokens
-                )
+        counts = {language: {"pairs": n} for language, n in sorted(count_languages(train_dataset).items())}
+        self.show(*describe_pairs(train_dataset, counts, cast(Dataset | None, self.eval_dataset)))
+        with args.main_process_first(desc="encoding sentence pairs"):
+            train_dataset = encode_sentence_pairs(
+                train_dataset, self.processing_class, min_tokens=args.min_tokens, max_tokens=args.max_tokens
+            )
         if self.objective.reads("keys") and args.queue_size > len(train_dataset):
             logger.warning(
                 "queue_size=%d is more than the %d pairs of the corpus, so the queue has keys of the previous epoch. "

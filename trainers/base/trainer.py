@@ -65,7 +65,7 @@ class AlignmentTrainer(ScoringTrainer):
             of one and its pooling); or the Hub id or folder to load it from, in float32 and from safetensors
             (`builtin` for the one that comes with the library).
         args: the method's config, by default one with its defaults.
-        train_dataset: encoded pairs, with `length` and `source_lang` columns.
+        train_dataset: what the method reads, such as sentence pairs.
         eval_dataset: held-out pairs, scored by language; or a dict of them by language.
         processing_class: the fast tokenizer; by default that of the model's checkpoint.
         objective: the terms of the loss, by default `args.terms()`, for methods whose loss is a list of

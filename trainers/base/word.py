@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -129,8 +128,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
     A method sets `layers` and calls `_encoded` and [`pair_collator`], or overrides where f and f0 come from.
 
     Args: (the others are those of [`AlignmentTrainer`])
-        train_dataset: pairs from `load_parallel`, which are linked by `linking`; word-linked pairs from `align_words`;
-            or pairs from `encode_pairs`.
+        train_dataset: pairs from `load_parallel`, which are linked by `linking`; or word-linked pairs from
+            `align_words`.
         eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
         linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
 
@@ -145,9 +144,9 @@ class WordAlignmentTrainer(AlignmentTrainer):
     layers: list[int]
     # True if `link_pairs` are row numbers of the corpus, not of the batch.
     _pairs_are_numbered: bool = False
-    # Numbers of links by language pair, and what linked them; empty for encoded pairs.
-    link_counts: Mapping[str, Mapping[str, object]] = MappingProxyType({})
-    linked_by: str | None = None
+    # Numbers of links by language pair, and what linked them.
+    link_counts: Mapping[str, Mapping[str, object]]
+    linked_by: str | None
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
     # States of the frozen layers of all training sentences, if they are computed once.
@@ -262,8 +261,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
             check_output_dir(self.args)
             with self.args.main_process_first(desc="linking words"):
                 self.eval_dataset = make_evaluation_links(held_out, text)
-        if "source_ids" in dataset.column_names:
-            return dataset
         if "links" in dataset.column_names and self.linking is None:
             self.link_counts, self.linked_by = link_entries(link_statistics(dataset)), "given" if linked else "none"
         else:

@@ -4,9 +4,9 @@ r"""Compare the distances of linked and random word pairs at each stage of an en
         --output_dir runs/distances
 
 A stage is a name and anything that `hf_xalign.load` takes: an encoder, a task model, an adapter.
-The words of held-out text are linked once: `--eval_data`, with `--train_data` for the aligner, or `--eval_links` of
-another run. Prints a table (AUC: the probability that a random pair is farther apart than a linked pair) and writes
-`distances.json` and one figure for each measure and layer.
+The words of held-out text, `--eval_data`, are linked once, with `--train_data` for the aligner. Prints a table (AUC:
+the probability that a random pair is farther apart than a linked pair) and writes `distances.json` and one figure for
+each measure and layer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class DistanceArguments(ParallelText):
     """Stages to compare, and the text to measure on."""
 
     stages: list[str] = option("Distances", "NAME=MODEL, one or more, in the order of the rows.", [])
-    eval_links: str | None = option("Distances", "eval_links.jsonl of another run. Overrides eval_data.", None)
     layers: list[int] = option("Distances", "Layers; -1 is the last.", [-1])
     pairs: int = option("Distances", "Maximum number of word pairs of each kind and language.", 10_000, least=1)
     seed: int = option("Distances", "Seed of the random pairs.", 0, least=0)
@@ -49,7 +48,7 @@ def main(argv: list[str]) -> None:
     from hf_xalign.errors import InputError
     from hf_xalign.evaluation.distances import NUMBERS, distance_grid, write_distances
     from hf_xalign.evaluation.plots import require_matplotlib
-    from hf_xalign.links.frozen import make_evaluation_links, read_links
+    from hf_xalign.links.frozen import make_evaluation_links
 
     stages = dict(item.split("=", 1) if "=" in item else ("", item) for item in data.stages)
     if not stages or "" in stages or len(stages) < len(data.stages):
@@ -61,15 +60,10 @@ def main(argv: list[str]) -> None:
         raise InputError(f"{folder / NUMBERS} exists: give another output_dir or remove it")
     require_matplotlib()
     settle_cpu(data.device)
-    if data.eval_links:
-        dataset = read_links(data.eval_links)
-    else:
-        train = load_parallel(data.train_data, split=data.train_split, **data.columns())
-        most = data.max_eval_pairs
-        test = load_parallel(data.eval_data, split=data.eval_split, max_pairs=most, **data.columns())
-        dataset = make_evaluation_links(test, train)
+    train = load_parallel(data.train_data, split=data.train_split, **data.columns())
+    test = load_parallel(data.eval_data, split=data.eval_split, max_pairs=data.max_eval_pairs, **data.columns())
     settings = {name: getattr(data, name) for name in ("layers", "pairs", "seed", "device")}
-    grid = distance_grid(stages, dataset, **settings)
+    grid = distance_grid(stages, make_evaluation_links(test, train), **settings)
     saved = write_distances(grid, folder)
     print("\n" + format_grid(grid))
     print("\nsaved: " + ", ".join(map(str, saved)))

@@ -127,7 +127,7 @@ def test_defaults_of_everything_and_a_second_run_into_the_folder(monkeypatch):
             "no folder": (partial(make, make_encoder(), train_dataset=pairs()), "no checkpoint with a tokenizer"),
         }
         assert_refused(table)
-    resumed = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(resume_from_checkpoint="true"), **given)
+    resumed = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(resume_from_checkpoint=True), **given)
     assert resumed.train().global_step == trainer.state.global_step
     hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(overwrite_output_dir=True, max_steps=1), **given).train()
 

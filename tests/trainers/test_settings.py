@@ -35,7 +35,6 @@ EACH_STEP = {"save_strategy": "steps", "save_steps": 1}
 SCORED = {"eval_strategy": "steps", "eval_steps": 1}
 # Settings of transformers that our own code takes part in, each tried in a run of FAO with what it needs.
 TRIED = {
-    "resume_from_checkpoint": {"resume_from_checkpoint": "false"},
     "logging_strategy": {"logging_strategy": "epoch"},
     "accelerator_config": {"accelerator_config": {"non_blocking": True}},
     "dataloader_drop_last": {"dataloader_drop_last": True},

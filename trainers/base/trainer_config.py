@@ -210,9 +210,6 @@ class AlignmentConfig(TrainingArguments):
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
         self.check_settings()
-        # The command line gives text, because the value may also be a folder.
-        if str(self.resume_from_checkpoint).lower() in ("true", "false"):
-            self.resume_from_checkpoint = str(self.resume_from_checkpoint).lower() == "true"
         self._choose_metric()
         on_cpu = self.use_cpu or not torch.accelerator.is_available()
         if self.fp16 and on_cpu:

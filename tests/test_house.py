@@ -25,7 +25,7 @@ FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1392, 20),
-    "core": (2742, 54),
+    "core": (2739, 54),
     "data": (7171, 118),
     "evaluation": (1881, 17),
     "explore": (233, 2),
@@ -37,12 +37,12 @@ CAPS = {
     "modeling": (4534, 66),
     "objectives": (1188, 8),
     "prepare": (886, 3),
-    "recipes": (2390, 26),
+    "recipes": (2362, 26),
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (708, 9),
     "tasks": (2844, 51),
-    "trainers": (6628, 71),
+    "trainers": (6519, 64),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -24,10 +24,10 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1392, 20),
+    "cli": (1395, 20),
     "core": (2739, 54),
-    "data": (7171, 118),
-    "evaluation": (1881, 17),
+    "data": (7193, 119),
+    "evaluation": (1862, 17),
     "explore": (233, 2),
     "hub": (343, 9),
     "links": (1679, 24),
@@ -36,7 +36,7 @@ CAPS = {
     "model_cards": (539, 0),
     "modeling": (4534, 66),
     "objectives": (1188, 8),
-    "prepare": (886, 3),
+    "prepare": (882, 3),
     "recipes": (2362, 26),
     "report": (424, 2),
     "search": (608, 4),

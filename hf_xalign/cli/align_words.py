@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from hf_xalign.checks import needs, setting
+from hf_xalign.checks import excludes, needs, setting
 from hf_xalign.data.sources import PairText
 from hf_xalign.errors import InputError
 
@@ -29,7 +29,8 @@ line), a Hub dataset, or builtin:de. Pharaoh format has one line of links for ea
 source word first. Its words are source_words and target_words if the text has these columns (JSONL, JSON, Parquet).
 Otherwise text is split at spaces only, so tokenize it first. The rows of jsonl contain their words, and the recipes
 read them as --eval_links. --gold FILE scores the links against hand-made ones (Pharaoh, TALP, `14p19`, NAACL's .wa
-with S and P): precision, recall and alignment error rate (AER). A FILE with fewer pairs is of the text's first ones.
+with S and P): precision, recall and alignment error rate (AER). A FILE with fewer pairs is of the text's first ones,
+unless it numbers them, as NAACL's do.
 
 With several arguments, PAIRS are Parquet files, or folders of them, and the last one is the folder to write. It gets
 part-*.parquet, with all columns and source_words, target_words and links, and align-words.json (settings and counts).
@@ -79,6 +80,7 @@ class Arguments(PairText):
         group="output of one text",
         metavar="FILE",
         help="print precision, recall and AER against these links; the links themselves are written to --output alone",
+        rules=[excludes("a pair that is dropped moves the links of those after it", on_empty="drop")],
     )
     shards: int | None = setting(
         None, group="shards", least=1, help="shards to write (default: one for each 100,000 pairs)"
@@ -177,8 +179,9 @@ def _score(linked: Dataset, path: str) -> str:
 
     sides = (map(len, linked[f"{side}_words"][:]) for side in ("source", "target"))
     gold = read_gold(path, list(zip(*sides)))
-    scores = alignment_error_rate(linked["links"][: len(gold.sure)], gold.sure, gold.possible)
-    turned = [[(j, i) for i, j in links] for links in linked["links"][: len(gold.sure)]]
+    found = linked.select(gold.rows)["links"][:]
+    scores = alignment_error_rate(found, gold.sure, gold.possible)
+    turned = [[(j, i) for i, j in links] for links in found]
     other = alignment_error_rate(turned, gold.sure, gold.possible)["alignment_error_rate"]
     if other + _CLEARLY < scores["alignment_error_rate"]:
         logger.warning("%s: turned, its links have an AER of %.1f%%. Write the source's word first", path, 100 * other)

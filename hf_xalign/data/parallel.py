@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 Table = dict[str, list[Any]]  # rows that `Dataset.map` passes, by column
 COLUMNS = ("source", "target", "source_lang", "target_lang")
 LINKED = (*COLUMNS, *WORDS, "links")  # columns of word-aligned pairs
+# So many linked rows without one link to a first word are no accident: the links count from 1.
+ENOUGH = 100
+FROM_ONE = "counts words from 1: no link names word 0. Subtract 1 from all numbers, so that it counts from 0."
 _LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
 # {column: what it holds, lists around each value, remedy}
 _HELD = {
@@ -100,6 +103,12 @@ def check_values(dataset: Dataset, column: str, name: str) -> None:
     good = pyarrow.types.is_integer(inner) if numbers else str(inner) in ("string", "large_string", "string_view")
     if not pyarrow.types.is_null(inner) and (depth or not good):
         raise InputError(f"{name}: the column {column} holds {kind}, not {held}. {remedy}")
+    if held == "links" and not pyarrow.types.is_null(inner):
+        links = dataset.data[column]
+        lowest = pyarrow.compute.min(pyarrow.compute.list_flatten(pyarrow.compute.list_flatten(links))).as_py()
+        linked = pyarrow.compute.sum(pyarrow.compute.greater(pyarrow.compute.list_value_length(links), 0)).as_py()
+        if lowest and lowest > 0 and linked >= ENOUGH:
+            raise InputError(f"{name}: the column {column} {FROM_ONE}")
     values = dataset[column] if dataset.data[column].null_count else ()
     for row, value in enumerate(values):
         if value is None:
@@ -126,6 +135,19 @@ def describe_pair(pair: Mapping[str, Any]) -> str:
     texts = (pair[side] if side in pair else " ".join(pair[f"{side}_words"]) for side in ("source", "target"))
     source, target = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
     return f"{source!r} ({pair['source_lang']}) = {target!r} ({pair['target_lang']}, the pivot)"
+
+
+def distinct_pairs(pairs: Dataset) -> Dataset:
+    """Return the pairs that share no text with an earlier one of their language, as retrieval needs them."""
+    kept, seen = list[int](), set[tuple[str, str, str]]()
+    for row, (language, *sides) in enumerate(zip(*(pairs[name][:] for name in ("source_lang", "source", "target")))):
+        texts = {(language, side, text) for side, text in zip(("source", "target"), sides)}
+        if seen.isdisjoint(texts):
+            kept.append(row)
+            seen |= texts
+    if repeated := len(pairs) - len(kept):
+        logger.info("%d of %d pairs repeat a sentence and are left out", repeated, len(pairs))
+    return pairs.select(kept) if repeated else pairs
 
 
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:

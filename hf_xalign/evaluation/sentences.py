@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from datasets import Dataset
 from numpy.typing import ArrayLike
@@ -16,17 +14,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import check_lengths
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.load import as_parallel
+from hf_xalign.data.parallel import distinct_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import check_pool, directions, sentence_examples, shares
 from hf_xalign.evaluation.scores import Examples, Scores
-from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows, side_texts
+from hf_xalign.evaluation.vectors import encode_pooled_sentences, side_texts
 from hf_xalign.modeling.checkpoint import reads_forward
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.score import Score
 from hf_xalign.search.csls import as_tensor, nearest_neighbours
-
-logger = logging.getLogger(__name__)
 
 Measure = Literal["cosine", "csls", "margin"]
 NEIGHBOURS = {"csls": 10, "margin": 4}  # as in Conneau et al. 2018, Artetxe and Schwenk 2019
@@ -113,7 +110,7 @@ def score_sentences(
     poolings = poolings or ("mean", "last" if reads_forward(model) else "cls")
     device = next(model.parameters()).device
     # One of two equal candidates would always count as wrong.
-    dataset = dataset.select(_distinct_pairs(dataset))
+    dataset = distinct_pairs(dataset)
     vectors: dict[str, dict[str, dict[SentencePooling, Tensor]]] = {}
     for side, code, texts, places in side_texts(dataset):
         with language_context(model, code):
@@ -134,19 +131,3 @@ def score_sentences(
                 examples.setdefault(language, {})[score.name] = scored
         scores[language] = language_scores | {Score("sentence").pool().name: len(source)}
     return scores
-
-
-def _distinct_pairs(dataset: Dataset) -> np.ndarray:
-    """Return the rows of pairs that share no text with an earlier kept pair of their language, int64 (kept rows,)."""
-    distinct: list[int] = []
-    for language, row_ids in language_rows(dataset).items():
-        rows, before = dataset.select(row_ids), len(distinct)
-        seen: tuple[set[str], set[str]] = set(), set()
-        for row, source, target in zip(row_ids, rows["source"][:], rows["target"][:], strict=True):
-            if source not in seen[0] and target not in seen[1]:
-                distinct.append(row)
-                seen[0].add(source)
-                seen[1].add(target)
-        if repeated := len(rows) - (len(distinct) - before):
-            logger.info("%s: %d of %d pairs repeat a sentence and are left out", language, repeated, len(rows))
-    return np.array(distinct)

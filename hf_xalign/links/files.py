@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import regex
 
+from hf_xalign.data.parallel import ENOUGH, FROM_ONE
 from hf_xalign.data.readers.files import read_lines
 from hf_xalign.errors import InputError
 
@@ -18,12 +19,9 @@ Link = tuple[int, int]
 _TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
 # A line of the NAACL 2003 shared task: sentence, source and target position, sure or possible, confidence.
 _NAACL = regex.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SPsp?]))?(?:\s+[0-9.]+)?\s*")
-# So many linked rows without one link to a first word are no accident: the file counts from 1.
-_ENOUGH = 100
 # Links of equal words at different places by which the direction of a file is told.
 _TURNED = 10
 _OTHER_WORDS = "Check that the text was split into the same words, and that the links are from source to target."
-_FROM_ONE = "counts words from 1: no link names word 0. Subtract 1 from all numbers, so that it counts from 0."
 
 
 def read_pharaoh(path: str | Path) -> Iterator[list[Link]]:
@@ -39,7 +37,6 @@ class PharaohReader:
 
     def __init__(self, path: str | Path, pairs: int):
         self.path = path
-        # `lowest` has the lowest word number of each row with links.
         lines, lowest = 0, list[int]()
         for links in read_pharaoh(path):
             lines += 1
@@ -51,8 +48,8 @@ class PharaohReader:
                 "order, and an empty line for a pair without links."
             )
         self._from_one = min(lowest, default=0) > 0
-        if self._from_one and len(lowest) >= _ENOUGH:
-            raise InputError(f"{path} {_FROM_ONE}")
+        if self._from_one and len(lowest) >= ENOUGH:
+            raise InputError(f"{path} {FROM_ONE}")
         self._links = enumerate(read_pharaoh(path), start=1)
         self._equal = self._equal_turned = 0  # links between equal words, as the file has them and the other way round
 
@@ -63,7 +60,7 @@ class PharaohReader:
         for source, target, (row, links) in zip(sources, targets, self._links):
             for i, j in links:
                 if i >= len(source) or j >= len(target):
-                    remedy = f"The file {_FROM_ONE}" if self._from_one else _OTHER_WORDS
+                    remedy = f"The file {FROM_ONE}" if self._from_one else _OTHER_WORDS
                     raise InputError(
                         f"{self.path}, row {row}: link {i}-{j} is out of range: the source has {len(source)} words "
                         f"and the target {len(target)}. {remedy}"
@@ -79,11 +76,12 @@ class PharaohReader:
 
 
 class GoldLinks(NamedTuple):
-    """Sure and possible links [i, j] of the first sentence pairs, from word 0; the file counts from `base`."""
+    """Sure and possible links [i, j] of the annotated pairs, `rows`, from word 0; the file counts from `base`."""
 
     sure: list[list[Link]]
     possible: list[list[Link]]
     base: int
+    rows: list[int]
 
 
 def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
@@ -101,16 +99,17 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
         >>> path = Path(tempfile.mkdtemp()) / "gold.wa"
         >>> _ = path.write_text("1 1 1 S\\n1 2 3 P\\n")
         >>> read_gold(path, [(2, 3)])
-        GoldLinks(sure=[[(0, 0)]], possible=[[(1, 2)]], base=1)
+        GoldLinks(sure=[[(0, 0)]], possible=[[(1, 2)]], base=1, rows=[0])
     """
     lines = [line for _, line in read_lines(path)]
     is_naacl = _NAACL.fullmatch(next(filter(str.strip, lines), "")) is not None
     links = list(_naacl_links(path, lines) if is_naacl else _line_links(path, enumerate(lines, 1), "-sSpP?"))
     base = 1 if is_naacl or all(i and j for _, _, i, j in links) else 0
-    pairs = max((row for row, *_ in links), default=0) if is_naacl else len(lines)
-    if pairs > len(words):
-        raise InputError(f"{path} has links of {pairs} sentence pairs, and the text has {len(words)}.")
-    gold = GoldLinks([[] for _ in range(pairs)], [[] for _ in range(pairs)], base)
+    numbers = sorted({row for row, *_ in links}) if is_naacl else range(1, len(lines) + 1)
+    places = {row: place for place, row in enumerate(numbers)}
+    if (last := max(places, default=0)) > len(words):
+        raise InputError(f"{path} has links of sentence pair {last}, and the text has {len(words)} pairs.")
+    gold = GoldLinks([[] for _ in places], [[] for _ in places], base, [row - 1 for row in places])
     for row, mark, i, j in links:
         if i - base >= words[row - 1][0] or j - base >= words[row - 1][1]:
             raise InputError(
@@ -118,7 +117,7 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
                 f"{words[row - 1][1]} words, counted from {base}. Check that the gold has these words, source first."
             )
         side = gold.possible if mark in "pP?" else gold.sure
-        side[row - 1].append((i - base, j - base))
+        side[places[row]].append((i - base, j - base))
     if not any(gold.sure):
         raise InputError(f"{path} has no sure link, without which there is no recall. Check the file's marks.")
     return gold

@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from hf_xalign.cache import map_rows, replacing
 from hf_xalign.data.load import as_parallel, note_sources
-from hf_xalign.data.parallel import LINKED, check_columns
+from hf_xalign.data.parallel import LINKED, check_columns, distinct_pairs
 from hf_xalign.data.readers.files import TABLES, file_format, read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
@@ -25,9 +25,10 @@ def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Datase
 
     It is fitted on at most 100,000 lower-cased pairs per language pair, in five iterations; links are intersected and
     1-to-1. In `links`, both words have a letter and differ; `all_links` also has links of identical words, numbers and
-    punctuation. Pairs without a link are kept, because their words are candidates of the all-occurrences pool.
+    punctuation. Pairs without a link are kept, because their words are candidates of the all-occurrences pool. Pairs
+    that repeat a sentence are left out, because one of two equal words would always count as wrong.
     """
-    linked = align_words(test, keep_unlinked=True, extra_data=train, sample_size=FITTED)
+    linked = distinct_pairs(align_words(test, keep_unlinked=True, extra_data=train, sample_size=FITTED))
     linked = map_rows(linked, _choose_links, desc="Choosing evaluation links")
     if not any(linked["links"][:]):
         advice = "Check that source and target translate each other, and add more text"

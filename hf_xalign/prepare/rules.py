@@ -172,7 +172,7 @@ def test_hashes(texts: Iterable[str]) -> frozenset[int]:
 
 def _sides(pair: Pair) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the text of each side without addresses and code, and its language."""
-    source, target = (_CODE.sub(" ", _without_urls(side)) for side in pair[:2])
+    source, target = (_CODE.sub(" ", _URL.sub(" ", side) if _SIGN.search(side) else side) for side in pair[:2])
     return (source, pair.source_lang), (target, pair.target_lang)
 
 
@@ -390,7 +390,3 @@ def _urls(text: str) -> set[str]:
         return set()
     addresses = _URL.findall(unicodedata.normalize("NFC", unquote(text.lower())))
     return {address.rstrip(".,;:!?*_~&/") for address in addresses}
-
-
-def _without_urls(text: str) -> str:
-    return _URL.sub(" ", text) if _SIGN.search(text) else text

@@ -1,5 +1,8 @@
 """Files of links: gold links in every published form, and files that count from 1."""
 
+import json
+from contextlib import nullcontext
+
 import pytest
 from support.text import bitext
 
@@ -7,6 +10,7 @@ from hf_xalign.cli.main import main
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.links.files import read_gold
+from hf_xalign.links.frozen import make_evaluation_links, read_links
 
 WORDS = [(3, 3), (2, 20)]
 
@@ -36,7 +40,7 @@ def test_gold_links_of_every_form(content, possible, base, tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("0-0\n\n\n", "3 sentence pairs, and the text has 2"),
+        ("0-0\n\n\n", "links of sentence pair 3, and the text has 2 pairs"),
         (
             "0-3\n",
             "sentence pair 1: link 0-3 is out of range: the sides have 3 and 3 words, counted from 0.*source first",
@@ -65,6 +69,33 @@ def test_the_command_scores_the_first_pairs(tmp_path, capsys):
     assert len((tmp_path / "links").read_text().splitlines()) == 8
     assert main(["align-words", "a", "b", "--gold", "c"]) == 2
     assert "--gold is an option for one text" in capsys.readouterr().err
+
+
+def test_pairs_without_gold_links_and_pairs_that_move_them(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("eu\ten\n" + "bat bi\tone two\nhiru\tthree\nlau bost\tfour five\n")
+    (tmp_path / "dictionary").write_text("one bat\nthree hiru\nfour lau\nfive bost\n")
+    (tmp_path / "gold").write_text("3 1 1 S\n3 2 2 S\n")  # of the third pair alone
+    words = ["align-words", f"eu={tmp_path}/pairs.tsv", "--aligner", f"dictionary:{tmp_path}/dictionary", "--gold"]
+    assert main([*words, str(tmp_path / "gold")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("gold: 1 of 3 sentence pairs, 2 sure") and "precision 100.0%  recall 100.0%" in out
+    assert main([*words, str(tmp_path / "gold"), "--on_empty", "drop"]) == 2
+    assert "a pair that is dropped moves the links" in capsys.readouterr().err
+
+
+def test_links_in_columns_that_count_from_1_are_told(tmp_path):
+    row = {"source": "bat bi .", "target": "one two .", "source_lang": "eu", "target_lang": "en"}
+    row |= {"source_words": row["source"].split(), "target_words": row["target"].split()}
+    for links, count, refused in (([[1, 1], [2, 2]], 120, True), ([[0, 1]], 120, False), ([[1, 1]], 9, False)):
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps({**row, "links": links}) + "\n" for _ in range(count)))
+        with pytest.raises(InputError, match="links counts words from 1") if refused else nullcontext():
+            assert len(read_links(tmp_path / "a.jsonl")) == count
+
+
+def test_repeated_pairs_are_no_candidates():
+    rows = [("bat bi", "one two"), ("hiru lau", "three four"), ("bost sei", "five six")]
+    once, twice = (make_evaluation_links(bitext(*some)) for some in (rows, [*rows, *rows, ("bat bi", "one two !")]))
+    assert twice["source"][:] == once["source"][:] == [source for source, _ in rows]
 
 
 def test_gold_from_target_to_source_is_told(tmp_path, caplog):

@@ -69,10 +69,17 @@ def test_rows_are_mapped_once(tmp_path, monkeypatch):
         assert len(calls) == expected
 
 
+HOLD = "import sys; from hf_xalign.cache import hold_folder; hold_folder(sys.argv[1]); print('held'); input()"
+
+
+def held(folder):
+    pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "text": True}
+    return Popen([sys.executable, "-c", HOLD, str(folder)], **pipes)
+
+
 def test_one_run_at_a_time_writes_into_a_folder(tmp_path):
     (tmp_path / "results.json.1.partial").touch()
-    code = "import sys; from hf_xalign.cache import hold_folder; hold_folder(sys.argv[1]); print('held'); input()"
-    holder = Popen([sys.executable, "-c", code, str(tmp_path)], stdin=PIPE, stdout=PIPE, text=True)
+    holder = held(tmp_path)
     assert holder.stdout.readline() == "held\n" and not list(tmp_path.glob("*.partial"))
     with pytest.raises(InputError, match="another run is writing there now"):
         hold_folder(tmp_path)
@@ -82,14 +89,9 @@ def test_one_run_at_a_time_writes_into_a_folder(tmp_path):
 
 
 def test_a_new_folder_is_locked_from_the_start_and_goes_again_if_it_stays_empty(tmp_path):
-    folder = tmp_path / "new" / "run"
-    code = "import sys; from hf_xalign.cache import hold_folder; hold_folder(sys.argv[1]); print('held'); input()"
-    command = [sys.executable, "-c", code, str(folder)]
-    pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "text": True}
-    runs = [Popen(command, **pipes) for _ in range(3)]
-    first = [run.stdout.readline() for run in runs]
+    runs = [held(tmp_path / "new" / "run") for _ in range(3)]
+    assert sorted(run.stdout.readline() for run in runs) == ["", "", "held\n"]
     said = [run.communicate("\n", timeout=60)[1] for run in runs]
-    assert sorted(first) == ["", "", "held\n"]
     assert sum("another run is writing there now" in one for one in said) == 2
     assert not (tmp_path / "new").exists()
 

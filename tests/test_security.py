@@ -30,7 +30,7 @@ def test_codes():
         assert len(str(error.value)) < 200
 
 
-@pytest.mark.parametrize("code", [code for code in BAD if code])
+@pytest.mark.parametrize("code", ["../evil", 7])
 def test_rows_name_their_place(code, tmp_path):
     path = tmp_path / "pairs.jsonl"
     rows = [{"source": "a", "target": "b", "source_lang": one} for one in ("de", code)]

@@ -114,7 +114,6 @@ def test_parallel_sources(monkeypatch):
         "the source language is the pivot, de": lambda: german("builtin:de", target_lang="de"),
         "builtin:bn.*builtin:de": lambda: load_parallel("builtin:fr"),
         r"no builtin:de .dev.*de .test.*de .train": lambda: load_parallel("builtin:de", split="dev"),
-        "'de' in the row, but 'bn' was asked for": lambda: load_parallel(["bn=builtin:de"]),
         r"\A[^\n]*Hub cannot be reached[^\n]*builtin:de\Z": lambda: german("owner/name:de-en"),
         "dataset 2 of 2: only some .* column links": lambda: concatenate([plain, plain.add_column("links", [[]] * 3)]),
     }

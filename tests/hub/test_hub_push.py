@@ -19,7 +19,6 @@ from support.launch import slow
 from support.loopback import TOKEN, serve_hub
 from support.maps import make_map
 from support.recipe import QUIET, make_files
-from support.tagger import INPUTS, make_tagger
 from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
 from support.trackers import offline
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification
@@ -62,11 +61,9 @@ def write(kind, root):
     if kind == "adapter":
         adapt(base, "languages", "random").save_pretrained(folder)
         keep(folder, adapter={"peft_type": "XALIGN", "languages": ["de", "to"], "pivot": "en"})
-    elif kind.startswith("lora"):
+    elif kind == "lora":
         lora = LoraConfig(target_modules=["query"], init_lora_weights=False)
         get_peft_model(base, lora).save_pretrained(folder)
-        if kind == "lora run":
-            keep(folder, adapter={"peft_type": "LORA", "languages": None, "pivot": None})
     elif kind == "one":
         task = AutoModelForSequenceClassification.from_pretrained(root / "base", num_labels=3)
         with_alignment(task, adapt(base, "pfeiffer transformer", "random")).save_pretrained(folder)
@@ -79,32 +76,28 @@ def write(kind, root):
         keep(folder, method="mapping", preset="procrustes", maps=files, settings={})
     elif kind == "task":
         BertForSequenceClassification(CONFIGS["bert"]()).save_pretrained(folder)
-    elif kind != "base":
-        make_tagger().save_pretrained(folder)
     return folder
 
 
 def run(model, kind):
     language = {"language": "to"} if kind == "adapter" else {}
     with torch.no_grad():
-        return model(**(INPUTS if kind == "tagger" else TEXT), **language)[0]
+        return model(**TEXT, **language)[0]
 
 
-@pytest.mark.parametrize(
-    "kind", ["adapter", "maps", *slow(["base", "lora", "lora run", "tagger", "task", "one", "sentences"])]
-)
+@pytest.mark.parametrize("kind", ["adapter", "maps", *slow(["base", "lora", "task", "one", "sentences"])])
 def test_what_is_pushed_loads_and_is_nothing_else(kind, own_hub, tmp_path):
     folder = write(kind, tmp_path)
     (folder / "optimizer.pt").write_bytes(b"\x80\x04pickled")
     hub.push(tmp_path / "base", "me/base")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    named = {"base_model": "me/base"} if kind in ("adapter", "lora", "lora run") else {}
-    repo = f"me/{kind.replace(' ', '-')}"
+    named = {"base_model": "me/base"} if kind in ("adapter", "lora") else {}
+    repo = f"me/{kind}"
     commit = hub.push(folder, repo, message="first", **named)
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     files = own_hub.files(repo)
     assert own_hub.history(repo)[-1] == "first" and not {"optimizer.pt", "training_args.bin"} & set(files)
-    assert ("README.md" in files) == (kind not in ("tagger", "task", "one"))
+    assert ("README.md" in files) == (kind not in ("task", "one"))
     for name, content in files.items():
         assert content[:2] not in (b"\x80\x04", b"PK"), name
         assert str(tmp_path).encode() not in content and TOKEN.encode() not in content, name

@@ -399,22 +399,16 @@ MIXED = ["a B-X\nb E-X\n\n" + more for more in ("a L-X\n", "a O\nb X\n")]
 
 
 def test_labelled_text(tmp_path):
-    first = {"tokens": ["a"], "labels": ["O"]}
-    bad = [
-        ("2 words in 'tokens', 1 labels in 'labels': one for each word", {"tokens": ["a", "b"], "labels": ["O"]}),
-    ]
-    texts = [{"text_a": "a", "text_b": " ", "label": "x"}, {"text": "a", "label": 0.5}]
     unseen = [{"tokens": ["a"], "labels": ["I-LOC"]}, {"tokens": ["b", "c"], "labels": ["O", "B-PER"]}]
     named = r"de\.jsonl, line 2 \(word 2, 'c'\): the label 'B-PER' is not among the 3 labels \(O, B-LOC, I-LOC\)"
     misspelt = partial(load, asked_for="de.conlu")
     check(
         [
-            *((rf"de\.jsonl, line 2: {message}", load, token, "de.jsonl", [first, row]) for message, row in bad),
             (r"line 2: 1 columns, but the sentence's first word \(line 1\) has 2", load, token, "a.conll", "a O\nb\n"),
             ("the labels mix schemes, with the parts B, E, L", load, token, "a.bio", MIXED[0]),
             ("line 4, word 2: the label 'X' marks no span, but others do, .*'B-X'", load, token, "a.bio", MIXED[1]),
             (r"de\.conlu: no such file; did you mean .*de\.conllu", misspelt, token, "de.conllu", "1\ta\n"),
-            (r"line 1: column 'label' holds 0\.5", load, sequence, "a.jsonl", texts[1:]),
+            (r"line 1: column 'label' holds 0\.5", load, sequence, "a.jsonl", [{"text": "a", "label": 0.5}]),
             ("de has two evaluation sets", sets, ("de", "en", "de")),
             (named, load, lambda item: token(item).check_labels(LabelSet.of(["O", "B-LOC"]), "x"), "de.jsonl", unseen),
         ],

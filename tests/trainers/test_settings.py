@@ -33,19 +33,22 @@ from hf_xalign.trainers.task_config import TaskConfig
 
 EACH_STEP = {"save_strategy": "steps", "save_steps": 1}
 SCORED = {"eval_strategy": "steps", "eval_steps": 1}
-# Settings of transformers that our own code takes part in, each tried in a run of FAO with what it needs.
+# Settings of transformers that our own code takes part in, tried in runs of FAO with what they need.
 TRIED = {
-    "logging_strategy": {"logging_strategy": "epoch"},
-    "accelerator_config": {"accelerator_config": {"non_blocking": True}},
-    "dataloader_drop_last": {"dataloader_drop_last": True},
-    "include_num_input_tokens_seen": {"include_num_input_tokens_seen": "non_padding"},
-    "neftune_noise_alpha": {"neftune_noise_alpha": 5.0},
-    "num_train_epochs": {"num_train_epochs": 0.5, "max_steps": -1},
-    "lr_scheduler_kwargs": {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": '{"power": 2.0}'},
-    "eval_steps": {**SCORED, "eval_steps": 0.5, "do_eval": True, "per_device_eval_batch_size": 3},
-    "metric_for_best_model": {**SCORED, **EACH_STEP, "metric_for_best_model": "de_retrieval_mean"},
+    "steps": {
+        "logging_strategy": "epoch",
+        "accelerator_config": {"non_blocking": True},
+        "dataloader_drop_last": True,
+        "include_num_input_tokens_seen": "non_padding",
+        "neftune_noise_alpha": 5.0,
+        "lr_scheduler_type": "polynomial",
+        "lr_scheduler_kwargs": '{"power": 2.0}',
+    },
+    "half an epoch": {"num_train_epochs": 0.5, "max_steps": -1},
+    "scores": {**SCORED, "eval_steps": 0.5, "do_eval": True, "per_device_eval_batch_size": 3},
+    "the best": {**SCORED, **EACH_STEP, "metric_for_best_model": "de_retrieval_mean"},
     "torch_compile": {"torch_compile": True, "torch_compile_backend": "eager"},
-    "dataloader_persistent_workers": {"dataloader_persistent_workers": True, "dataloader_num_workers": 1},
+    "workers": {"dataloader_persistent_workers": True, "dataloader_num_workers": 1},
 }
 
 

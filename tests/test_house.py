@@ -40,7 +40,7 @@ CAPS = {
     "recipes": (2362, 26),
     "report": (424, 2),
     "search": (608, 4),
-    "statistics": (708, 9),
+    "statistics": (708, 8),
     "tasks": (2844, 51),
     "trainers": (6519, 64),
 }

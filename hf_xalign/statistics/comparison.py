@@ -33,7 +33,7 @@ SHARED = ("task", "metric", "train_language")
 
 @dataclass(frozen=True)
 class System:
-    """Results of one system; `examples` has the example scores of each language, one entry for each ascending seed."""
+    """Scores of one system, by language: of each ascending seed's examples, and fingerprints of the test text."""
 
     name: str
     folder: Path
@@ -42,6 +42,7 @@ class System:
     train_language: str
     seeds: list[int]
     examples: dict[str, list[ExampleScores]]
+    tests: dict[str, str]
 
     def scores(self, language: str) -> np.ndarray:
         """Return the total scores of a language, (seeds,) float64."""
@@ -132,6 +133,9 @@ class Comparison:
             )
         else:
             notes.append("One seed only: p and intervals do not cover the variation between seeds.")
+        for code in self.languages:
+            if len({system.tests[code] for system in self.systems if code in system.tests}) > 1:
+                notes.append(f"The test text in {code} is not the same: p and interval pair examples that differ.")
         if first.metric.startswith("retrieval"):
             notes.append("All systems are asked for every link; a word that an encoder cuts off is a miss.")
         return notes
@@ -185,15 +189,8 @@ def compare(
     columns = list(baseline.examples)
     for system in systems[1:]:
         _check_comparable(system, baseline)
-    runs: list[ExampleScores] = []
-    for system in systems:
-        runs += itertools.chain(*system.examples.values())
+    runs = [run for system in systems for run in itertools.chain(*system.examples.values())]
     means = significance.is_mean(runs)
-    if means and concatenate_seeds:
-        raise InputError(
-            f"concatenate_seeds is an option of the permutation test, but {baseline.metric} gets the paired t-test. "
-            "Remove the option."
-        )
     options: Any = {"permutations": permutations, "seed": seed, "concatenate_seeds": concatenate_seeds}
     permute = partial(significance.permutation_test, **options)
     test: Callable[..., float] = significance.paired_t_test if means else permute
@@ -249,8 +246,11 @@ def load_system(
     for code in codes:
         files = [inside(folders[number] / EXAMPLES, f"{code}.json") for number in chosen]
         examples[code] = [ExampleScores.load(file) for file in files]
+    inputs = first.get("inputs", {}).items()
+    # Of training and test text in one language, the test text comes last.
+    tests = {entry[5:].partition("=")[0]: mark for entry, mark in inputs if entry[:5] in ("eval ", "text ")}
     shared = {field: first[field] for field in SHARED}
-    return System(name or folder.resolve().name, folder, seeds=chosen, examples=examples, **shared)
+    return System(name or folder.resolve().name, folder, seeds=chosen, examples=examples, tests=tests, **shared)
 
 
 def _read_scores(folder: Path) -> dict[str, Any]:

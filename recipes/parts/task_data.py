@@ -103,8 +103,8 @@ class TaskData(RunText):
         trained = "+".join(dict.fromkeys(part.language for part in self.train))
         compared = {"task": self.task.kind, "metric": self.task.metric, "train_language": trained}
         model, adapter = self.data.named(seed)
-        texts = (*self.train, *self.evaluation.values(), *self.selection.values())
-        entries = [{"source": f"{part.name} ({part.language})", "fingerprint": part.fingerprint} for part in texts]
+        texts = (*self.train, *self.selection.values(), *self.evaluation.values())
+        entries = [{"source": f"{part.language}={part.name}", "fingerprint": part.fingerprint} for part in texts]
         return about_scores(compared, seed, settings, {"text": entries}, model=model, adapter=adapter)
 
 

@@ -1,5 +1,6 @@
 """Comparison of result folders, from small folders written here, and the recipe that prints it."""
 
+import json
 import math
 import shutil
 from itertools import product
@@ -10,7 +11,6 @@ import torch
 from support.numeric import assert_rounding
 from support.results import write_system, write_three
 
-from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import sentence_examples
 from hf_xalign.recipes import compare as recipe
 from hf_xalign.statistics import significance
@@ -58,8 +58,6 @@ def test_means_are_compared_by_the_t_test(tmp_path):
     (only,) = found.differences
     assert found.test == "paired t-test"
     assert only.p == significance.paired_t_test(found.systems[1].examples["de"], found.systems[0].examples["de"])
-    with pytest.raises(InputError, match="concatenate_seeds is an option of the permutation test, but qa_f1"):
-        compare(given, concatenate_seeds=True, quiet=True)
 
 
 def test_words_are_compared_by_sentence(tmp_path):
@@ -85,6 +83,18 @@ def test_words_are_compared_by_sentence(tmp_path):
     for system in found.systems:
         share = hits[system.name].double().mean().item()
         assert system.scores("de").tolist() == [share, share]
+
+
+def test_test_sets_of_one_size_that_differ_are_told(tmp_path):
+    for entry, count in (("eval eu=a.jsonl", 1), ("text eu=a.jsonl", 1), ("train eu=a.jsonl", 0)):
+        for name, mark in (("x", "1"), ("y", "2")):
+            scores = {"eu": {"sentence_mean": ExampleScores.from_values([0.5, 1.0, 0.0])}}
+            save_examples(scores, tmp_path, f"{name}/seed-0")
+            path = tmp_path / "sentence_mean" / name / "seed-0" / "scores.json"
+            inputs = {"text eu=train.jsonl": "3", entry: mark}
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"inputs": inputs}))
+        found = compare([tmp_path / "sentence_mean" / name for name in "xy"], **FEW)
+        assert sum("The test text in eu is not the same" in note for note in found.notes()) == count
 
 
 def test_languages_seeds_and_names_can_be_chosen(folders, tmp_path):

@@ -35,8 +35,8 @@ from datasets import Dataset, disable_progress_bars
 from torch.nn.functional import pad
 from turns import in_turns
 
-from hf_xalign.data import load_parallel
 from hf_xalign.data.batches.sampling import PAIR
+from hf_xalign.data.load import load_parallel
 from hf_xalign.links import align_words
 from hf_xalign.modeling.loading import load, load_tokenizer
 from hf_xalign.tasks import Examples, LabelSet, TokenTask, load_task_model

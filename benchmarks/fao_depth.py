@@ -22,8 +22,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 from transformers import AutoTokenizer
 
-from hf_xalign.data import load_parallel
 from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.load import load_parallel
 from hf_xalign.links import align_words
 from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.trainers import FAOConfig, FAOTrainer

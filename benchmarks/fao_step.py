@@ -53,8 +53,8 @@ from datasets import disable_progress_bars
 from fao_variants import MEMORY_STEPS, VARIANTS, Setup, Variant
 from transformers import AutoTokenizer, TrainerCallback
 
-from hf_xalign.data import load_parallel
 from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.load import load_parallel
 from hf_xalign.links import align_words
 from hf_xalign.modeling.checkpoint import load_trainable
 from hf_xalign.trainers import FAOTrainer

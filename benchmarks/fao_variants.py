@@ -17,7 +17,7 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.sampling import PairSampler
+from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.modeling.freezing import disable_dropout, freeze, frozen_copy
 from hf_xalign.trainers import FAOConfig, FAOTrainer
@@ -48,9 +48,8 @@ class Setup:
 
     def batches(self) -> Iterator[list[int]]:
         """Row numbers of each batch, in the order of the trainer's data loader."""
-        order = list(
-            PairSampler(self.encoded["length"][:], self.encoded["source_lang"][:], step_pairs=self.batch_size)
-        )
+        lengths, languages, _ = lengths_and_languages(self.encoded)
+        order = list(PairSampler(lengths, languages, step_pairs=self.batch_size))
         for start in range(0, len(order), self.batch_size):
             yield order[start : start + self.batch_size]
 

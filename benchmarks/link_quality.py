@@ -21,8 +21,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from datasets import Dataset, disable_progress_bars
 from transformers import AutoTokenizer
 
-from hf_xalign.data import load_parallel
 from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.links import align_words
 from hf_xalign.links.neural import LinkMethod, choose_layer, encoder_links

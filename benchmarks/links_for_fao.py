@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 from datasets import Dataset, disable_progress_bars
 
-from hf_xalign.data import load_parallel
+from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.evaluation.sentences import score_sentences
 from hf_xalign.links import Linking

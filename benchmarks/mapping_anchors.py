@@ -38,8 +38,8 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer
 
-from hf_xalign.data import load_parallel
 from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.load import load_parallel
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.mapping.anchors import (
     choose_sentences,

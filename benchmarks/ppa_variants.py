@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
 from hf_xalign.data.batches.masked import PPACollator
-from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
+from hf_xalign.data.encoding import sentence_frame
+from hf_xalign.data.pretraining.rows import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head

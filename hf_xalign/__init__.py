@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hf_xalign._version import __version__
 
 if TYPE_CHECKING:
-    from hf_xalign.data import load_parallel as load_parallel
+    from hf_xalign.data.load import load_parallel as load_parallel
     from hf_xalign.evaluation import encode_sentences as encode_sentences
     from hf_xalign.evaluation import encode_words as encode_words
     from hf_xalign.links import align_words as align_words
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _HOME = {
     "align_words": "hf_xalign.links",
     "compare": "hf_xalign.statistics.comparison",
-    "load_parallel": "hf_xalign.data",
+    "load_parallel": "hf_xalign.data.load",
     "predict_links": "hf_xalign.links",
     "encode_sentences": "hf_xalign.evaluation",
     "encode_words": "hf_xalign.evaluation",

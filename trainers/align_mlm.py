@@ -100,8 +100,6 @@ class AlignMLMTrainer(AlignmentTrainer):
         train_dataset, self.eval_dataset = self._rows(train_dataset, model), self._rows(self.eval_dataset, model)
         if entries is None and (self.objective.reads("entries") or args.objective == "dict_mlm"):
             raise InputError(f"objective={args.objective} needs a dictionary: give entries=")
-        if entries is not None:
-            entries.check_vocabulary(_vocabulary(model))
         if args.has_language_embeddings:
             known = cast(dict[str, int], language_ids(model.config))
             for dataset in filter(None, (train_dataset, self.eval_dataset)):
@@ -237,7 +235,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     def load_model(self, checkpoint: str, model: PreTrainedModel) -> None:
         """Load the weights of a run with the same dictionary."""
         if self.entries is not None:
-            saved = TokenEntries.load(checkpoint, vocab_size=_vocabulary(self.model))
+            saved = TokenEntries.load(checkpoint)
             if not np.array_equal(saved.ids, self.entries.ids):
                 advice = "Give the same file, share and seed, or load the entries from that folder"
                 raise InputError(f"{checkpoint} was trained with another dictionary. {advice}.")
@@ -247,7 +245,3 @@ class AlignMLMTrainer(AlignmentTrainer):
 def _entries_of(text: Dataset | None) -> list[dict[str, str | int]]:
     counts = {} if text is None else count_languages(text)
     return [{"source": "given in Python", "language": language, "rows": rows} for language, rows in counts.items()]
-
-
-def _vocabulary(model: PreTrainedModel) -> int:
-    return len(cast(torch.Tensor, model.get_input_embeddings().weight))

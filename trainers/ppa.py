@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.masked import PPACollator
-from hf_xalign.data.sentence_pairs import count_tokens, encode_sentence_pairs
+from hf_xalign.data.pretraining.rows import count_tokens, encode_sentence_pairs
 from hf_xalign.distributed import gather_rows
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.sentences import score_sentences

@@ -10,8 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import excludes
 from hf_xalign.data.batches.masked import masking_vocabulary
-from hf_xalign.data.encoding import position_limit
-from hf_xalign.data.sentence_pairs import sentence_frame
+from hf_xalign.data.encoding import position_limit, sentence_frame
 from hf_xalign.modeling.checkpoint import check_bare
 from hf_xalign.modeling.contrast import Normalize, QueueStart
 from hf_xalign.modeling.languages import refuse_language_embeddings

@@ -15,7 +15,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, Trainer
 
-from hf_xalign.data.code_switching import GROUP, GroupCollator, gather_groups
+from hf_xalign.data.code_switching import collate_groups, gather_groups
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.parallel import check_dataset
 from hf_xalign.errors import InputError
@@ -145,7 +145,7 @@ class TaskTrainer(AlignmentTrainer):
             backbone_of(model).requires_grad_(False)
         cast(nn.Module, model).to(args.device)
         train_dataset = self.task.prepare(model, train_dataset, pad_token_id)
-        collator = GroupCollator(partial(self.task.collate, pad_token_id=pad_token_id))
+        collator = partial(collate_groups, collate=partial(self.task.collate, pad_token_id=pad_token_id))
         self._fits_head = self._wants_fitted_head(model, len(train_dataset))
         if self._fits_head:
             fit_head(
@@ -350,8 +350,8 @@ def text_entry(source: str, part: Examples, split: str | None = None) -> dict[st
 
 def _gathered(encoded: Dataset, size: int) -> Dataset:
     """Put the encoded rows of each group of examples into one row, with one length and language."""
-    owners = encoded["question"] if size > 1 and "question" in encoded.column_names else range(len(encoded))
-    gathered = gather_groups(encoded.add_column(GROUP, [owner // size for owner in owners]))
+    owners = encoded["question"][:] if size > 1 and "question" in encoded.column_names else range(len(encoded))
+    gathered = gather_groups(encoded, np.asarray(owners) // size)
     return gathered.map(
         lambda rows: {
             "length": list(map(max, rows["length"])),

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 from datasets import Dataset
-from datasets.formatting import query_table
 
 from hf_xalign import cache
 from hf_xalign.data import forms
@@ -40,9 +39,8 @@ _BATCH = 10_000  # rows
 def scan_columns(dataset: Dataset, *columns: str) -> Iterator[Any]:
     """Yield the rows of these columns as Arrow tables, and release the pages after each table."""
     files = mapped_files(dataset)
-    whole = dataset.data.select(list(columns))
-    for start in range(0, len(dataset), _ROWS):
-        yield query_table(whole, range(start, min(start + _ROWS, len(dataset))), dataset._indices)
+    for table in dataset.select_columns(list(columns)).with_format("arrow").iter(_ROWS):
+        yield table
         release_pages(files)
 
 

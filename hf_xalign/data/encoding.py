@@ -130,18 +130,10 @@ def _encodings(
 ) -> Iterator[tuple[Encoding, Sequence[str]]]:
     """Yield encodings with their sentences, made a few at a time: an encoding takes about 100 bytes for each token."""
     limited: State = {"truncation": True, "max_length": limit} if limit < 10**9 else {}
-
-    def encode(chunk: Sequence[Sequence[str]]) -> list[Encoding]:
-        sentences = [list(map(clean_text, words)) for words in chunk]
-        return tokenizer(sentences, is_split_into_words=True, **limited).encodings
-
     for start in range(0, len(sentences), _AT_ONCE):
         chunk = sentences[start : start + _AT_ONCE]
-        for sentence, encoding in zip(chunk, encode([sentence[:limit] for sentence in chunk]), strict=True):
-            # Nearly every word has a token, so words after the limit are truncated in any case.
-            if len(sentence) > limit and not encoding.overflowing:
-                [encoding] = encode([sentence])
-            yield encoding, sentence
+        cleaned = [list(map(clean_text, words)) for words in chunk]
+        yield from zip(tokenizer(cleaned, is_split_into_words=True, **limited).encodings, chunk, strict=True)
 
 
 def first_position(config: PretrainedConfig) -> int:
@@ -168,6 +160,28 @@ def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[i
         special = [token in tokenizer.all_special_ids and token != tokenizer.unk_token_id for token in ids]
     text = [k for k, is_special in enumerate(special) if not is_special]
     return (ids[: text[0]], ids[text[-1] + 1 :]) if text else (ids, [])
+
+
+class SentenceFrame(NamedTuple):
+    """Special tokens that the tokenizer puts around one sentence or two."""
+
+    before: list[int]  # [CLS] or <s>
+    between: list[int]  # [SEP] or </s></s>
+    after: list[int]  # [SEP] or </s>
+
+
+def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
+    """Return the tokenizer's special tokens; an InputError is raised if a pair starts or ends unlike one sentence."""
+    before, after = special_frame(tokenizer)
+    text = tokenizer("a", add_special_tokens=False).input_ids
+    pair = tokenizer("a", "a").input_ids
+    head, tail = len(before) + len(text), len(text) + len(after)
+    frame = SentenceFrame(before, pair[head : len(pair) - tail], after)
+    if not frame.between or pair != [*before, *text, *frame.between, *text, *after]:
+        tokens = tokenizer.convert_ids_to_tokens(pair)
+        fault = f"encodes two sentences as {tokens}, without a separator, or with other tokens at the ends than one"
+        raise InputError(f"{tokenizer_name(tokenizer)} {fault}. Take the model's own tokenizer.")
+    return frame
 
 
 def check_vocabulary(
@@ -213,10 +227,9 @@ def check_pieces(
     what: str,
     pivot_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> None:
-    """Apply [`check_vocabulary`] to each language of both sides of sentence pairs.
+    """Apply [`check_vocabulary`] to each language of both sides of sentence pairs, by their text, or else words.
 
-    The columns of words are read if they are there, and else the text. `pivot_tokenizer` is the tokenizer of the
-    target side, if it differs.
+    `pivot_tokenizer` is the tokenizer of the target side, if it differs.
     """
     for side, side_tokenizer in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
         code = f"{side}_lang"
@@ -224,12 +237,11 @@ def check_pieces(
         languages = np.zeros(len(dataset))
         if code in dataset.column_names:
             languages, names = language_ids(dataset, code)
-        given = [name for name in (f"{side}_words", side) if name in dataset.column_names]
+        column = side if side in dataset.column_names else f"{side}_words"
         for number, language in enumerate(names):
             rows = np.random.default_rng(0).permutation(np.flatnonzero(languages == number))
-            sample = dataset.with_format(None).select(np.sort(rows[:_SAMPLE])).select_columns(given)
-            cells = [next((cell for cell in row.values() if cell is not None), "") for row in sample]
-            check_vocabulary(side_tokenizer, cells, language, f"{what}, {side}")
+            sample = dataset.with_format(None).select(np.sort(rows[:_SAMPLE]))
+            check_vocabulary(side_tokenizer, sample[column], language, f"{what}, {side}")
 
 
 # Encoders whose tokenizer was said not to fit.

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import datasets
 import numpy as np
@@ -51,7 +51,6 @@ PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 _READING = 27
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
-_UNFOLDED = "%s: %s rows, some of which hold lists, are read as %s pairs"
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
 _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
@@ -120,14 +119,12 @@ def load_parallel(
     if (source_column is None) != (target_column is None):
         raise InputError("source_column and target_column go together. Give both or none.")
     check_range(least=1, max_pairs=max_pairs)
-    check_choice(get_args(OnEmpty), on_empty=on_empty)
     check_language(target_lang, "target_lang")
     parts, entries = [], []
     for name, item, lang in _items(source, source_lang, target_lang):
         # As it was asked for, because `pt-BR` next to `pt` is another column.
         if lang is not None and same_language(check_language(lang, "source_lang"), target_lang):
-            other = "Give the other side's language."
-            raise InputError(f"{name}: the source language is the pivot, {target_lang}. {other}")
+            raise InputError(f"{name}: the source language is the pivot, {target_lang}. Give the other side's.")
         asked = Columns(lang, target_lang, source_column, target_column, split)
         opened = _open(item, asked, revision)
         part = _load_files(_name(item), opened, max_pairs, on_empty, keep_unlinked)
@@ -275,20 +272,6 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
     return map_rows(pairs, renamed, desc="Reading languages")
 
 
-def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked: bool = False) -> Dataset:
-    """Return the pairs that the cache holds under a key, which `batches` make."""
-    table = cache_dir("parallel") / f"{key}.arrow"
-    data = arrow.cached_rows(batches, table, name, "sentence pairs").data
-    word_counts = {column: len(data) - data[column].null_count for column in WORDS}
-    if not any(word_counts.values()):
-        data = data.drop(list(WORDS))
-    elif not linked:
-        counts = " and ".join(f"{column} of {count:,}" for column, count in word_counts.items())
-        logger.info("%s: %s pairs, with words given in %s; other text will be split", name, f"{len(data):,}", counts)
-    # The same for rows that were read by another split, or from another format.
-    return Dataset(data, info=datasets.DatasetInfo(), fingerprint=checksum(table))
-
-
 def _load_files(name: str, opened: _Opened, max_pairs: int | None, on_empty: _Empty, keep_unlinked: bool) -> Dataset:
     form, files, dataset, columns, rows = opened
     linked = False
@@ -306,9 +289,13 @@ def _load_files(name: str, opened: _Opened, max_pairs: int | None, on_empty: _Em
     else:
         pairs = _pairs(_read(rows, columns, names[0], form), names, on_empty)
         batches = _batches(itertools.islice(pairs, max_pairs))
-    loaded = _cached(batches, key, name, linked)
-    loaded.info.download_checksums = dataset.info.download_checksums if dataset else None
-    return loaded
+    table = cache_dir("parallel") / f"{key}.arrow"
+    data = arrow.cached_rows(batches, table, name, "sentence pairs").data
+    if all(data[column].null_count == len(data) for column in WORDS):
+        data = data.drop(list(WORDS))
+    sums = dataset.info.download_checksums if dataset else None
+    # The same fingerprint for rows that were read by another split, or from another format.
+    return Dataset(data, info=datasets.DatasetInfo(download_checksums=sums), fingerprint=checksum(table))
 
 
 def _read_linked(path: Path, columns: Columns, on_empty: _Empty, keep_unlinked: bool) -> Iterator[pyarrow.RecordBatch]:
@@ -379,18 +366,20 @@ def join_languages(data: Any, name: str) -> Dataset:
 
     A dataset without a column `source_lang` gets the language that it is given by; other rows must be in it.
     """
-    parts = data.items() if is_by_language(data) else ()
-    by_name = {} if parts else {name: read_dataset(data, name)}
-    for key, rows in parts:
-        language = check_language(key, f"a key of {name}")
-        part = f"{name}[{language!r}]"
-        dataset = check_dataset(rows, part)
-        pairs = read_dataset(dataset, part, None if "source_lang" in dataset.column_names else language)
-        for code in pairs.unique("source_lang"):
-            if parse_language(str(code)).language != parse_language(language).language:
-                raise InputError(f"{part}: its rows are in {code}. Name each dataset by the language of its rows.")
-        by_name[part] = pairs
-    joined = _joined(by_name)
+    if is_by_language(data) and data:
+        by_name = {}
+        for key, rows in data.items():
+            language = check_language(key, f"a key of {name}")
+            part = f"{name}[{language!r}]"
+            dataset = check_dataset(rows, part)
+            pairs = read_dataset(dataset, part, None if "source_lang" in dataset.column_names else language)
+            for code in pairs.unique("source_lang"):
+                if parse_language(str(code)).language != parse_language(language).language:
+                    raise InputError(f"{part}: its rows are in {code}. Name each dataset by the language of its rows.")
+            by_name[part] = pairs
+        joined = _joined(by_name)
+    else:
+        joined = read_dataset(data, name)
     # What `load_parallel` made is checked.
     if not sources(joined) and {*COLUMNS} <= {*joined.column_names}:
         for fault in faults_of_pairs(joined):
@@ -535,7 +524,7 @@ def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[
         for pair in found:
             yield row, (*pair, *words)
     if pairs != count:
-        logger.warning(_UNFOLDED, name, f"{count:,}", f"{pairs:,}")
+        logger.warning("%s: %s rows, some of which hold lists, are read as %s pairs", name, f"{count:,}", f"{pairs:,}")
 
 
 def _batches(pairs: Iterator[Row]) -> Iterator[pyarrow.RecordBatch]:

@@ -78,10 +78,8 @@ def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str
 def _read(path: Path, column: str, lang: str | None) -> Dataset:
     """Return the column of a file, from the cache if its content was read before."""
     forms.warn_of_name(path.name, lang)
-    if file_format(path) not in _FORMATS:
-        raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (all but Parquet also as .gz)")
-    if is_conllu(path):
-        raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
+    if file_format(path) not in _FORMATS or is_conllu(path):
+        raise InputError(f"{path}: text is read from {', '.join(_FORMATS)}, with a sentence on each line or row.")
     key = digest(_READING, checksum(path, "blake2b"), file_format(path), column, lang)
     table = cache_dir("monolingual") / f"{key}.arrow"
     return Dataset(cached_rows(_batches(path, column, lang), table, str(path), "sentences").data, fingerprint=key)
@@ -94,17 +92,16 @@ def _batches(path: Path, column: str, lang: str | None) -> Iterator[pyarrow.Reco
     else:
         rows = of_split(partial(TABLES[file_format(path)], path), "train", path, lang)
         records = ((row, record) for row, record in rows if record is not None)
-    column_type = None
+    kind = None
     while batch := list(itertools.islice(records, _BATCH)):
         for row, record in batch:
             if column not in record:
                 raise _no_column(path, column, record, f" in row {row}")
+        values = [_clean(record[column]) for _, record in batch]
+        kind = kind or (_WORDS if isinstance(next(filter(None, values), None), list) else _TEXT)
         with explained(f"{path}: the column {column!r} holds more than text", pyarrow.ArrowException):
-            values = pyarrow.array([_clean(record[column]) for _, record in batch], column_type)
-        column_type = column_type or (_TEXT if values.null_count == len(values) else values.type)
-        if column_type not in (_TEXT, _WORDS):
-            raise _no_column(path, column, batch[0][1])
-        yield pyarrow.record_batch([values.cast(column_type)], names=[column])
+            cells = pyarrow.array(values, kind)
+        yield pyarrow.record_batch([cells], names=[column])
 
 
 def _clean(value: Any) -> Any:

@@ -150,20 +150,14 @@ def distinct_pairs(pairs: Dataset) -> Dataset:
     return pairs.select(kept) if repeated else pairs
 
 
-def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
-    """Warn of held-out pairs that are trained on too, and of languages that only one of the texts has."""
+def warn_of_overlap(train: Dataset, test: Dataset) -> None:
+    """Warn of held-out pairs that are trained on too."""
     held_out = pyarrow.concat_arrays(list(_texts(test)))
     shared = (text.filter(pyarrow.compute.is_in(text, value_set=held_out)) for text in _texts(train))
     in_both = pyarrow.concat_arrays(list(shared))
     if count := pyarrow.compute.is_in(held_out, value_set=in_both).true_count:
         shared_pairs = f"{count:,} of the {len(test):,} held-out pairs are in the training text too"
         logger.warning("%s, so that the scores say less about new text", shared_pairs)
-    trained, counts = sorted(count_languages(train)), count_languages(test)
-    for language in sorted(counts.keys() - set(trained)):
-        untrained = f"{counts[language]} held-out pairs are in {language}"
-        logger.warning("%s: no training pair is, only %s", untrained, ", ".join(trained))
-    if unscored := sorted(set(trained) - counts.keys()):
-        logger.warning("no held-out pair is in %s, so it has no scores: give some by eval_data", ", ".join(unscored))
 
 
 def _texts(pairs: Dataset) -> Iterator[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -62,17 +62,26 @@ def faults_of_sides(
             yield f"the {side} is {fault}"
     if _rows_are_apart(sources, targets):
         yield "numbers and acronyms that both sides have are in different rows. Align both sides again"
-    if fault := _fault_of_sides(sources, targets, source_lang, target_lang):
+    pairs = dict.fromkeys(zip(sources, targets, strict=True))
+    faults = [check(sources, targets, source_lang, target_lang) for check in _CHECKS]
+    if len(pairs) >= _ENOUGH:
+        faults += [check(*zip(*pairs, strict=True), source_lang, target_lang) for check in _OF_MANY]
+    if fault := next(chain.from_iterable(faults), None):
         yield f"{fault}. Remove such rows, name both columns (--source_column, --target_column), or swap the two files"
 
 
 def scripts_are_swapped(sources: Iterable[str], targets: Iterable[str], source_lang: str, target_lang: str) -> bool:
     """Return whether each side is mostly in the script of the other one's language."""
-    letters = _own_letters(source_lang, target_lang)
+    scripts = _scripts(source_lang), _scripts(target_lang)
     own, other, theirs, pivot = (
-        len(script.findall(" ".join(side))) for side in (sources, targets) for script in letters
+        len(letters_in(script).findall(" ".join(side))) for side in (sources, targets) for script in scripts
     )
-    return own * 2 < other and pivot * 2 < theirs
+    return all(scripts) and own * 2 < other and pivot * 2 < theirs
+
+
+def _scripts(code: str) -> frozenset[str]:
+    """Return the scripts of a language by Unicode's names, none for a language whose script is unknown."""
+    return unicode_scripts(str(likely_language(code).script))
 
 
 def _rows_are_apart(sources: Sequence[str], targets: Sequence[str]) -> bool:
@@ -96,70 +105,96 @@ def entries_are_swapped(first: set[str], second: set[str], source_lang: str, tar
     return scripts_are_swapped(second, first, source_lang, target_lang)
 
 
-def _fault_of_scripts(sources: Sequence[str], targets: Sequence[str], *languages: str) -> str | None:
-    """Return which texts are in another script than that of their language; a source may be in the target's."""
-    own, pivot = (unicode_scripts(str(likely_language(code).script)) for code in languages)
-    for side, texts, scripts in (("sources", sources, own and pivot and own | pivot), ("targets", targets, pivot)):
-        letters, every = letters_in(scripts), letters_in(frozenset())
-        odd = [text for text in texts if len(letters.findall(text)) * 2 < len(every.findall(text))]
-        if fault := _fault_of_odd(odd, len(texts), f"{side} are in another script"):
-            return fault
-    return None
-
-
-def _fault_of_odd(odd: Sequence[str], texts: int, fault: str) -> str | None:
-    return f"{len(odd)} of {texts} {fault}, such as {odd[0]!r}" if len(odd) > max(_FEW, texts // _ODD) else None
-
-
-def _own_letters(source_lang: str, target_lang: str) -> list[regex.Pattern[str]]:
-    """Return the letters of the scripts of two languages; those of all scripts unless both have one."""
-    scripts = [unicode_scripts(str(likely_language(code).script)) for code in (source_lang, target_lang)]
-    return [letters_in(names if all(scripts) else frozenset()) for names in scripts]
-
-
-def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> str | None:
-    """Return what scripts, function words and repeated strings tell against the two sides."""
+def _swapped_scripts(
+    sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str
+) -> Iterator[str]:
     if scripts_are_swapped(sources, targets, source_lang, target_lang):
-        return (
-            f"the sides are swapped, because the source ({source_lang}) is in the script of the target ({target_lang})"
-        )
-    if fault := _fault_of_words({*sources}, {*targets}, source_lang, target_lang):
-        return fault
+        why = f"the source ({source_lang}) is in the script of the target ({target_lang})"
+        yield f"the sides are swapped, because {why}"
+
+
+def _other_words(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> Iterator[str]:
+    different = {*sources}, {*targets}
+    source, target = (" ".join(side).lower().split() for side in different)
+    in_source, in_target = map(_count_words, (source, target))
+    own, pivot = (likely_language(code).language for code in (source_lang, target_lang))
+    if in_source.get(pivot, 0) > max(in_target.get(pivot, 0), 1, len(different[0]) // 20 - 1):
+        yield f"the sides are swapped, because the source ({source_lang}) has more words such as {_such(pivot)}"
+    if own != pivot and in_target.get(own, 0) > max(in_source.get(own, 0), 1, len(different[1]) // 20 - 1):
+        yield f"the sides are swapped, because the target ({target_lang}) has more words such as {_such(own)}"
+    for fault in _absence(in_target, len(target), len(different[1]), target_lang):
+        yield f"the target {fault}"
+    for fault in _absence(in_source, len(source), len(different[0]), source_lang) if own != pivot else ():
+        yield f"the source {fault}"
+
+
+def _few_sources(sources: Sequence[str], *_: object) -> Iterator[str]:
     # A few pairs, written several times to try a command, are no fault.
     if len({*sources}) <= _FEW and len(sources) >= _MANY:
-        return "most sources are one of a few strings, so they are no sentences"
-    sources, targets = zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True)
-    if len(sources) < _ENOUGH:
-        return None
-    languages = [likely_language(code).language for code in (source_lang, target_lang)]
+        yield "most sources are one of a few strings, so they are no sentences"
+
+
+def _copies(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> Iterator[str]:
     alike = [source for source, target in zip(sources, targets) if source == target]
     long = [text for text in alike if len(text.split()) >= _SENTENCE]
-    if languages[0] != languages[1] and max(len(alike) / 9, len(long) / 2) * 10 > len(sources):
-        return f"{len(alike)} of {len(sources)} sources are the same as their targets, such as {(long or alike)[0]!r}"
-    if fault := _fault_of_repeats(sources, targets) or _fault_of_scripts(sources, targets, source_lang, target_lang):
-        return fault
-    changed = [pair for pair in zip(sources, targets) if pair[0] != pair[1]]
-    for side, texts, lang in zip(("sources", "targets"), zip(*changed), languages):
-        odd = _other_language(texts, lang, languages[1])
-        if fault := _fault_of_odd(odd, len(sources), f"{side} are in another language"):
-            return fault
-    own, _ = _own_letters(source_lang, target_lang)
-    # Numbers of rows, for example.
-    if sum(own.search(text) is not None for text in sources) * 20 < len(sources):
-        return f"nearly no source has a letter of the script of {source_lang}"
-    return None
+    own, pivot = (likely_language(code).language for code in (source_lang, target_lang))
+    if own != pivot and max(len(alike) / 9, len(long) / 2) * 10 > len(sources):
+        yield f"{len(alike)} of {len(sources)} sources are the same as their targets, such as {(long or alike)[0]!r}"
 
 
-def _fault_of_repeats(sources: Sequence[str], targets: Sequence[str]) -> str | None:
-    """Return a text that translates too many others, such as `TODO` and `Loading...`."""
+def _repeats(sources: Sequence[str], targets: Sequence[str], *_: object) -> Iterator[str]:
+    # A text that translates many others, such as `TODO` and `Loading...`.
     for side, texts in (("source", sources), ("target", targets)):
         text, count = Counter(texts).most_common(1)[0]
         if count > max(_REPEATED, len(sources) // _ODD):
-            return f"{text!r} is the {side} of {count} different texts"
-    return None
+            yield f"{text!r} is the {side} of {count} different texts"
 
 
-def _other_language(texts: Iterable[str], lang: str, pivot: str = "en") -> list[str]:
+def _other_scripts(
+    sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str
+) -> Iterator[str]:
+    own, pivot = _scripts(source_lang), _scripts(target_lang)
+    # A source may be in the target's script.
+    for side, texts, scripts in (("sources", sources, own and pivot and own | pivot), ("targets", targets, pivot)):
+        letters, every = letters_in(scripts), letters_in(frozenset())
+        odd = [text for text in texts if len(letters.findall(text)) * 2 < len(every.findall(text))]
+        yield from _odd_texts(odd, len(texts), f"{side} are in another script")
+
+
+def _other_languages(
+    sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str
+) -> Iterator[str]:
+    changed = [pair for pair in zip(sources, targets) if pair[0] != pair[1]]
+    own, pivot = (likely_language(code).language for code in (source_lang, target_lang))
+    for side, texts, lang in zip(("sources", "targets"), zip(*changed), (own, pivot)):
+        yield from _odd_texts(_in_another(texts, lang, pivot), len(sources), f"{side} are in another language")
+
+
+def _no_letters(sources: Sequence[str], targets: Sequence[str], source_lang: str, *_: object) -> Iterator[str]:
+    letters = letters_in(_scripts(source_lang))
+    # Numbers of rows, for example.
+    if sum(letters.search(text) is not None for text in sources) * 20 < len(sources):
+        yield f"nearly no source has a letter of the script of {source_lang}"
+
+
+# Checks of the two sides, each of which yields its faults; the first one is told.
+_CHECKS: Sequence[Callable[..., Iterator[str]]] = (_swapped_scripts, _other_words, _few_sources)
+# These are of different pairs, and tell something from a number of them on.
+_OF_MANY: Sequence[Callable[..., Iterator[str]]] = (_copies, _repeats, _other_scripts, _other_languages, _no_letters)
+
+
+def _odd_texts(odd: Sequence[str], texts: int, fault: str) -> Iterator[str]:
+    if len(odd) > max(_FEW, texts // _ODD):
+        yield f"{len(odd)} of {texts} {fault}, such as {odd[0]!r}"
+
+
+def _absence(counts: Mapping[str, int], words: int, texts: int, lang: str) -> Iterator[str]:
+    own = likely_language(lang).language
+    if words >= max(_ABSENT, _SENTENCE * texts) and counts.get(own, words) * _RARE < words:
+        yield f"is not in {lang}, because it has hardly any words such as {_such(own)}"
+
+
+def _in_another(texts: Iterable[str], lang: str, pivot: str = "en") -> list[str]:
     """Return the texts with function words of another language; of the pivot, if the language has no list."""
     told = ({*_FUNCTION_WORDS} if lang in _FUNCTION_WORDS else {pivot} & {*_FUNCTION_WORDS}) - {lang}
     odd = []
@@ -169,28 +204,6 @@ def _other_language(texts: Iterable[str], lang: str, pivot: str = "en") -> list[
         if any(counts[code] > counts.get(lang, 0) + 1 for code in told):
             odd.append(text)
     return odd
-
-
-def _fault_of_words(sources: set[str], targets: set[str], source_lang: str, target_lang: str) -> str | None:
-    """Return what function words tell against the languages of the two sides."""
-    source, target = (" ".join(side).lower().split() for side in (sources, targets))
-    in_source, in_target = map(_count_words, (source, target))
-    own, pivot = (likely_language(code).language for code in (source_lang, target_lang))
-    if in_source.get(pivot, 0) > max(in_target.get(pivot, 0), 1, len(sources) // 20 - 1):
-        return f"the sides are swapped, because the source ({source_lang}) has more words such as {_such(pivot)}"
-    if own != pivot and in_target.get(own, 0) > max(in_source.get(own, 0), 1, len(targets) // 20 - 1):
-        return f"the sides are swapped, because the target ({target_lang}) has more words such as {_such(own)}"
-    if fault := _fault_of_absence(in_target, len(target), len(targets), target_lang):
-        return f"the target {fault}"
-    fault = _fault_of_absence(in_source, len(source), len(sources), source_lang) if own != pivot else None
-    return fault and f"the source {fault}"
-
-
-def _fault_of_absence(counts: Mapping[str, int], words: int, texts: int, lang: str) -> str | None:
-    own = likely_language(lang).language
-    if words >= max(_ABSENT, _SENTENCE * texts) and counts.get(own, words) * _RARE < words:
-        return f"is not in {lang}, because it has hardly any words such as {_such(own)}"
-    return None
 
 
 def warn_of_text(texts: Sequence[str], lang: str, name: str) -> None:
@@ -204,9 +217,9 @@ def warn_of_language(texts: Iterable[str], lang: str, name: str) -> None:
     """Warn if function words show that a text of one language is in another one."""
     sample = [*{*texts}]
     words = " ".join(sample).lower().split()
-    odd = _other_language(sample, likely_language(lang).language)
-    fault = _fault_of_odd(odd, len(sample), "are in another language")
-    if fault := fault or _fault_of_absence(_count_words(words), len(words), len(sample), lang):
+    odd = _in_another(sample, likely_language(lang).language)
+    absence = _absence(_count_words(words), len(words), len(sample), lang)
+    if fault := next(chain(_odd_texts(odd, len(sample), "are in another language"), absence), None):
         logger.warning("%s: the text may not be in %s: %s. Name its language, or correct the file", name, lang, fault)
 
 

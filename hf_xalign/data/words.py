@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
 import regex
 from datasets import Dataset
@@ -50,7 +50,6 @@ _TOKEN = regex.compile(
 # Languages whose Latin alphabet has I ı and İ i; those of the second set only if the code names the script.
 _DOTLESS = {"tr", "az", "crh", "gag", "tly", "lzz", "zza", "kiu"}
 _DOTLESS_LATIN = {"kk", "tt", "ba", "azb", "ota", "kdr", "krc", "nog", "kum"}
-_UNDER_ACCENT = regex.compile(r"[ij]\u0328?(?=[\u0300\u0301\u0303])")  # Lithuanian keeps the dot there
 
 _LETTER_OR_DIGIT = regex.compile(r"[\p{L}\p{N}]")  # without one, a token is punctuation
 _CLUSTERS = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*|[^\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+")
@@ -135,17 +134,13 @@ def split_pairs(dataset: Dataset) -> Dataset:
 def lower_word(word: str, lang: str | None) -> str:
     """Lower-case a word or a text by the rules of its language, and return it in NFC.
 
-    In Turkish, Azerbaijani and other Latin alphabets with a dotless i, I becomes ı and İ becomes i. Lithuanian keeps
-    the dot of i and j under an accent (Unicode's SpecialCasing). Other languages follow Unicode's defaults.
+    In Turkish, Azerbaijani and other Latin alphabets with a dotless i, I becomes ı and İ becomes i. Other languages
+    follow Unicode's defaults.
     """
-    rules = _case_rules(lang)
     word = unicodedata.normalize("NFC", word)
-    if rules == "dotless":
+    if _has_dotless_i(lang):
         word = word.replace("I", "ı").replace("İ", "i")
-    word = word.lower()
-    if rules == "dotted" and not word.isascii():
-        word = _UNDER_ACCENT.sub("\\g<0>\u0307", unicodedata.normalize("NFD", word))
-    return unicodedata.normalize("NFC", word)
+    return unicodedata.normalize("NFC", word.lower())
 
 
 def lower_words(sentences: Sequence[Sequence[str]], langs: Sequence[str]) -> list[list[str]]:
@@ -154,12 +149,10 @@ def lower_words(sentences: Sequence[Sequence[str]], langs: Sequence[str]) -> lis
 
 
 @cache
-def _case_rules(lang: str | None) -> Literal["dotless", "dotted"] | None:
+def _has_dotless_i(lang: str | None) -> bool:
     tag = parse_language(lang or "und")
-    dotless = _DOTLESS | _DOTLESS_LATIN if tag.script == "Latn" else _DOTLESS if tag.script is None else set()
-    if tag.language in dotless:
-        return "dotless"
-    return "dotted" if tag.language == "lt" else None
+    by_script = {None: _DOTLESS, "Latn": _DOTLESS | _DOTLESS_LATIN}
+    return tag.language in by_script.get(tag.script, ())
 
 
 def splitter_version(langs: Iterable[str]) -> str:

@@ -177,7 +177,7 @@ def align_shards(
     """Word-align Parquet shards and write them as Parquet shards; return the content of `align-words.json`.
 
     All rows and columns are kept in their order, with text in NFC, and the columns `source_words`, `target_words` and
-    `links` are added, which [`~hf_xalign.data.load_parallel`] reads. The links are those of [`align_words`] on all
+    `links` are added, which [`~hf_xalign.load_parallel`] reads. The links are those of [`align_words`] on all
     pairs. Make the same call again to resume a killed run.
 
     Args:

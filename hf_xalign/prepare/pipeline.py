@@ -87,7 +87,7 @@ def prepare(
 ) -> dict[str, Any]:
     """Clean sentence pairs and write them as Parquet shards; return the record, the content of `prepare.json`.
 
-    The shards have the columns of [`~hf_xalign.data.load_parallel`] and `origin` (the source), `length_ratio`
+    The shards have the columns of [`~hf_xalign.load_parallel`] and `origin` (the source), `length_ratio`
     and `margin` (null without an encoder). Make the same call again to resume a killed run.
 
     Args:

@@ -14,9 +14,8 @@ from datasets import Dataset, concatenate_datasets
 
 from hf_xalign.cache import digest
 from hf_xalign.data.batches.masked import example_draws
-from hf_xalign.data.code_switching import GROUP, code_switch_pairs
-from hf_xalign.data.derived.language import DerivedLanguage
-from hf_xalign.data.derived.rows import derive, tree_columns
+from hf_xalign.data.code_switching import code_switch_pairs
+from hf_xalign.data.derived.language import DerivedLanguage, derive, tree_columns
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.readers.conll import is_conllu
 from hf_xalign.data.span_labels import IGNORED, UNLABELLED
@@ -103,11 +102,11 @@ def code_switch(examples: Examples, english: Examples) -> Examples:
     first, second = _sides(examples)
     key = "id" if "id" in examples.rows.column_names else None
     with explained(f"{examples.name} with {english.name}"):
-        halves = code_switch_pairs(examples.rows, english.rows, first=first, second=second, id_column=key)
+        halves = code_switch_pairs(examples.rows, english.rows, first, second, key)
     return replace(
         examples,
         name=f"{examples.name} code-switched with {english.name}",
-        rows=halves.remove_columns(GROUP),
+        rows=halves,
         fingerprint=digest(examples.fingerprint, english.fingerprint, "switched"),
         group_size=2,
     )

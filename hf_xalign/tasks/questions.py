@@ -17,9 +17,8 @@ from transformers.utils import ModelOutput
 
 from hf_xalign.checks import check, setting
 from hf_xalign.data.batches.pairs import pad_rows
-from hf_xalign.data.encoding import check_fast, check_vocabulary
+from hf_xalign.data.encoding import check_fast, check_vocabulary, sentence_frame
 from hf_xalign.data.readers.files import Record
-from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples

@@ -24,7 +24,7 @@ from datasets import Dataset, Features, List, Value
 from hf_xalign.cache import digest
 from hf_xalign.checks import check_range
 from hf_xalign.data import forms
-from hf_xalign.data.code_switching import answer_spans, stands_at
+from hf_xalign.data.code_switching import answer_spans
 from hf_xalign.data.load import hub_commit
 from hf_xalign.data.readers.files import Record, file_format, text_of
 from hf_xalign.data.sides import SAMPLE, warn_of_text
@@ -196,7 +196,7 @@ def _answers(record: Record, context: str, where: str) -> dict[str, list]:
     if not any(text.strip() for text, _ in spans):
         raise InputError(f"{where}: the question has no answer, as in SQuAD 2.0. Remove such questions.")
     for text, start in spans:
-        if not text.strip() or not stands_at(context, text, start):
+        if not text.strip() or start < 0 or not context.startswith(text, start):
             raise InputError(
                 f"{where}: the answer {text!r:.40} is not at its answer_start, character {start} of the context, "
                 f"{f'but at {at}' if (at := context.find(text)) >= 0 else 'nor anywhere in it'}. Correct or remove it."

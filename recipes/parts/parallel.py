@@ -11,8 +11,8 @@ from datasets import Dataset
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import set_prompt
 from hf_xalign.data.load import draw_pairs, load_parallel, sources
-from hf_xalign.data.parallel import warn_of_mixed_texts
-from hf_xalign.data.sentence_pairs import encode_sentence_pairs
+from hf_xalign.data.parallel import warn_of_overlap
+from hf_xalign.data.pretraining.rows import encode_sentence_pairs
 from hf_xalign.evaluation.scores import Protocol, read_protocols
 from hf_xalign.links.frozen import read_links
 from hf_xalign.links.linking import Linking
@@ -78,7 +78,7 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
         evaluation = read_links(eval_links)
     else:
         evaluation = load_parallel(data.eval_data, split=data.eval_split, max_pairs=data.max_eval_pairs, **options)
-        warn_of_mixed_texts(train, evaluation)
+        warn_of_overlap(train, evaluation)
     return Corpus(data, train, evaluation, protocols=protocols, probes=probes)
 
 

@@ -15,12 +15,11 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
 
 from hf_xalign.data.builtin import resolve_model
-from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
-from hf_xalign.data.derived.rows import derive, derive_pairs
+from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces, derive, derive_pairs
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
 from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.pretraining.rows import TextCounts, TokenEntries, encode_pretraining, single_pieces
+from hf_xalign.data.pretraining.rows import TokenEntries, encode_pretraining, single_pieces
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
 from hf_xalign.data.readers.dictionaries import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
@@ -48,7 +47,7 @@ class PretrainingCorpus(RunText):
     languages: list[str]
     train: Dataset
     evaluation: Dataset | None
-    counts: dict[str, TextCounts]
+    counts: dict[str, str]
     dictionary: TokenEntries | None
     test_entries: dict[str, np.ndarray]
     candidates: dict[str, np.ndarray]
@@ -252,5 +251,5 @@ def _dictionary(
     if not len(scored):
         raise InputError(f"test_dictionary={data.test_dictionary}: all its entries are in {data.dictionary}")
     pieces = single_pieces(tokenizer, [translation for _, translation in (*words, *others)])
-    candidates = np.unique([piece for piece in pieces if isinstance(piece, int)])
+    candidates = np.unique([piece for piece in pieces if piece is not None])
     return entries, {language: scored}, {language: candidates}

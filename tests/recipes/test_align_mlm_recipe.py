@@ -26,7 +26,7 @@ def test_a_derived_language(files, tmp_path):
     assert after > before
     # What is saved is what was trained and scored.
     model, tokenizer = AutoModel.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
-    entries = TokenEntries.load(tmp_path, vocab_size=len(tokenizer))
+    entries = TokenEntries.load(tmp_path)
     language = DerivedLanguage.load(tmp_path / "derived_language.json")
     assert len(model.get_input_embeddings().weight) == len(tokenizer)
     natural, derived = (tokenizer(" ".join(words)).input_ids for words in (["dog"], language.words(["dog"])))
@@ -52,7 +52,7 @@ def test_other_objectives_on_some_layers_and_from_random_weights(objective, opti
     record = read_record(tmp_path)
     assert record["settings"]["objective"] == objective and "losses" not in record
     assert (tmp_path / "token_entries.json").exists() == (objective == "dict_mlm")
-    assert objective != "dict_mlm" or TokenEntries.load(tmp_path, vocab_size=10**6).seed == 5
+    assert objective != "dict_mlm" or TokenEntries.load(tmp_path).seed == 5
     model = AutoModel.from_pretrained(tmp_path)
     assert (model.config.model_type, model.config.num_hidden_layers, model.config.hidden_size) == (*shape, 16)
     assert len(model.encoder.layer) == shape[1]
@@ -73,7 +73,7 @@ def test_a_share_of_the_pieces_is_common(files, tmp_path):
     # A single boundary mark has no script.
     shared = {*language.shared.pieces}
     assert natural & derived - {tokenizer.convert_tokens_to_ids("▁")} == natural & shared
-    entries = TokenEntries.load(tmp_path, vocab_size=len(tokenizer))
+    entries = TokenEntries.load(tmp_path)
     assert len(entries) == len(shared) or len(entries) == len(shared) - 1
     assert f"shared   {len(shared)} of {len(shared) + len(entries)} pieces are not transliterated" in printed
     assert not shared & {*entries.ids.ravel().tolist()}
@@ -99,4 +99,4 @@ def test_a_real_language_and_its_dictionary(files, tmp_path):
     assert "3 of the 3 entries with one piece for each word, of 4 in all\n" in printed
     assert "scored   1 entries of de, among 5 tokens" in printed
     assert set(read_record(tmp_path / "out")["scores"]["after"]) == {"de"}
-    assert len(TokenEntries.load(tmp_path / "out", vocab_size=10**6)) == 3
+    assert len(TokenEntries.load(tmp_path / "out")) == 3

@@ -3,7 +3,6 @@
 import sys
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from datasets import DatasetDict
@@ -22,7 +21,6 @@ from transformers import (
     XLMModel,
 )
 
-from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig
 from hf_xalign.modeling.checkpoint import load_trainable
@@ -214,14 +212,6 @@ def test_align_mlm(tmp_path):
         {
             "a key of train_dataset is 'German!'": {"data": {"German!": bitext(("die katze", "the cat"))}},
             "train_dataset has no column input_ids .*by language": {"data": bitext(("die katze", "the cat"))},
-            "entries are in unnamed languages, and the encoder has language ids for en, de, nl. Name the languages": {
-                "objective": "dict_mlm",
-                "entries": TokenEntries(np.array([[3, 4]]), "a test"),
-            },
-            "entries are in en, bn, and the encoder has language ids for en, de, nl": {
-                "objective": "dict_mlm",
-                "entries": TokenEntries(np.array([[3, 4]]), "a test", languages=("en", "bn")),
-            },
         },
     )
 

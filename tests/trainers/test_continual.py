@@ -90,8 +90,8 @@ def assert_loss_and_gradient(trainer, task):
     rows = first_rows(trainer)
     # The task's own trainer on the same examples, and the pairs a word at a time.
     plain = make_task(trainer.args.output_dir, trainer.model, task, dropout=False)
-    task_loss = plain.compute_loss(plain.model, plain.data_collator([row.task for row in rows]))
-    align, keep = alignment(trainer, [pair for row in rows for pair in row.pairs])
+    task_loss = plain.compute_loss(plain.model, plain.data_collator([task for task, _ in rows]))
+    align, keep = alignment(trainer, [pair for _, pairs in rows for pair in pairs])
     expected = task_loss + trainer.args.alpha * (align + trainer.args.regularizer_weight * keep)
     wanted = gradients(trainer.model, expected)
     trainer._in_step = True
@@ -116,7 +116,7 @@ def test_pairs_can_go_without_dropout(tmp_path):
             assert all(module.training for module in trainer.model.modules())
             terms[dropout] = dict(trainer._term_sums)
         trainer.model.eval()
-        expected = alignment(trainer, [pair for row in rows for pair in row.pairs])
+        expected = alignment(trainer, [pair for _, pairs in rows for pair in pairs])
     for name, value in zip(("align", "regularizer"), expected, strict=True):
         assert_rounding(terms[False][name], value, STEP)
         assert not torch.allclose(terms[True][name], value, rtol=1e-3)

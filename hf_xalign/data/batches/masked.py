@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import EncodedRow, pad_rows, ranges
-from hf_xalign.data.encoding import tokenizer_name
-from hf_xalign.data.sentence_pairs import sentence_frame
+from hf_xalign.data.encoding import sentence_frame, tokenizer_name
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,23 +27,15 @@ LANGUAGE = 1 << 32
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: SplitMix64's step
 
 
-class MaskingVocabulary(NamedTuple):
-    """Token ids for masking: int64, ascending; `special_ids` are never masked, `replacements` may replace a token."""
-
-    mask_token_id: int
-    special_ids: np.ndarray
-    replacements: np.ndarray
-
-
-def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
-    """Return the token ids for [`mask_tokens`]; a tokenizer without mask token raises an InputError."""
+def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> tuple[int, np.ndarray, np.ndarray]:
+    """Return the mask token, which must be there, special tokens (never masked), and those that may replace one."""
     if tokenizer.mask_token_id is None:
         fault = "the tokenizer has no mask token, which masked language modelling needs"
         advice = "Take a model that was trained with one, or switch the TLM/MLM term off"
         raise InputError(f"{tokenizer_name(tokenizer)}: {fault}. {advice}")
     special = np.unique(tokenizer.all_special_ids)
     ids = np.fromiter(tokenizer.get_vocab().values(), dtype=np.int64)
-    return MaskingVocabulary(tokenizer.mask_token_id, special, np.setdiff1d(ids, special))
+    return tokenizer.mask_token_id, special, np.setdiff1d(ids, special)
 
 
 def example_draws(
@@ -67,41 +58,6 @@ def example_draws(
     steps = ranges(np.ones_like(counts), counts).astype(np.uint64)
     bits = _mixed(np.repeat(starts, counts) + steps * _GOLDEN)
     return (bits >> np.uint64(11)) * 2.0**-53
-
-
-def mask_tokens(
-    input_ids: np.ndarray,
-    maskable: np.ndarray,
-    vocabulary: MaskingVocabulary,
-    examples: np.ndarray,
-    *,
-    seed: int,
-    epoch: int,
-    probability: float = 0.15,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Select tokens to predict: 80% become the mask token, 10% a random one, 10% stay (BERT, Devlin et al. 2019).
-
-    Every maskable token is selected with `probability`, independently of the others.
-
-    `input_ids` int64 and `maskable` bool are (B, T); `examples` int64 (B,) are the rows' numbers in the dataset.
-    Returns the masked tokens and the labels, int64 (B, T): the original token where it was selected, else -100.
-    """
-    # A sentence of 20 tokens has none selected in 4% of the draws (0.85^20). Forcing one would over-sample the tokens
-    # of short sentences. Draws are assigned to maskable tokens in order, so padding on either side changes nothing.
-    draws = example_draws(examples, 2 * maskable.sum(axis=1), seed=seed, epoch=epoch).reshape(-1, 2)
-    # One draw chooses between mask, random, kept and not hidden; the other picks the random token.
-    choice = draws[:, 0]
-    tokens = input_ids[maskable]
-    labels = np.full_like(input_ids, IGNORED)
-    labels[maskable] = np.where(choice < probability, tokens, IGNORED)
-    by_mask = choice < probability * 0.8
-    by_random = ~by_mask & (choice < probability * 0.9)
-    picked = (draws[by_random, 1] * len(vocabulary.replacements)).astype(np.int64)
-    tokens[by_mask] = vocabulary.mask_token_id
-    tokens[by_random] = vocabulary.replacements[picked]
-    masked = input_ids.copy()
-    masked[maskable] = tokens
-    return masked, labels
 
 
 class Translations:
@@ -149,17 +105,31 @@ class MaskingCollator:
     def _hide(
         self, sentences: Sequence[Sequence[int]], examples: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the padded and masked tokens, their labels, and a bool mask that is False at padding."""
+        """Return the padded and masked tokens, their labels, and a bool mask that is False at padding.
+
+        Each token that is not special is selected with `mlm_probability`, independently of the others. Of these, 80%
+        become the mask token, 10% a random one, 10% stay (BERT, Devlin et al. 2019). Labels are -100 elsewhere.
+        """
         assert self.vocabulary is not None
+        mask_token, special_ids, replacements = self.vocabulary
         input_ids, inside = pad_rows(sentences, self.pad_token_id)
-        maskable = ~np.isin(input_ids, self.vocabulary.special_ids) & inside
+        maskable = ~np.isin(input_ids, special_ids) & inside
         # A pair's first half may be padded inside a row.
         inside &= input_ids != self.pad_token_id
-        draws = {"seed": self.seed, "epoch": int(self._epoch)}
-        masked, labels = mask_tokens(
-            input_ids, maskable, self.vocabulary, examples, **draws, probability=self.mlm_probability
-        )
-        return masked, labels, inside
+        # A sentence of 20 tokens has none selected in 4% of the draws (0.85^20). Forcing one would over-sample the
+        # tokens of short sentences. Draws go to maskable tokens in order, so padding on either side changes nothing.
+        counts = 2 * maskable.sum(axis=1)
+        draws = example_draws(examples, counts, seed=self.seed, epoch=int(self._epoch)).reshape(-1, 2)
+        # One draw chooses between mask, random, kept and not hidden; the other picks the random token.
+        choice, tokens = draws[:, 0], input_ids[maskable]
+        labels = np.full_like(input_ids, IGNORED)
+        labels[maskable] = np.where(choice < self.mlm_probability, tokens, IGNORED)
+        by_mask = choice < self.mlm_probability * 0.8
+        by_random = ~by_mask & (choice < self.mlm_probability * 0.9)
+        tokens[by_mask] = mask_token
+        tokens[by_random] = replacements[(draws[by_random, 1] * len(replacements)).astype(np.int64)]
+        input_ids[maskable] = tokens
+        return input_ids, labels, inside
 
     @staticmethod
     def _batch(masked: np.ndarray, labels: np.ndarray, inside: np.ndarray, prefix: str = "") -> dict[str, np.ndarray]:
@@ -173,7 +143,7 @@ class MaskingCollator:
 
 
 class PPACollator(MaskingCollator):
-    """Collate rows of [`~hf_xalign.data.sentence_pairs.encode_sentence_pairs`] (PPA, sections 2.1 and 2.2).
+    """Collate rows of [`~hf_xalign.data.pretraining.rows.encode_sentence_pairs`] (PPA, sections 2.1 and 2.2).
 
     The batch holds (B pairs, M masked tokens; int64 unless stated):
 
@@ -324,11 +294,6 @@ class PretrainingCollator(MaskingCollator):
         """Return the translations in both directions; for "input" their tokens carry their language."""
         ids = entries.ids
         if self.dict_mlm == "input":
-            by_code = self.language_ids or {}
-            codes = entries.languages or ()
-            if not codes or set(codes) - set(by_code):
-                theirs, known = ", ".join(codes) or "unnamed languages", ", ".join(by_code) or "no language"
-                fault = f"the entries are in {theirs}, and the encoder has language ids for {known}"
-                raise InputError(f"dict_mlm=input: {fault}. Name the languages of the entries, or set dict_mlm=label")
-            ids = ids + LANGUAGE * np.array([by_code[code] for code in codes])
+            assert self.language_ids is not None and entries.languages is not None
+            ids = ids + LANGUAGE * np.array([self.language_ids[code] for code in entries.languages])
         return Translations(np.concatenate([ids, ids[:, ::-1]]))

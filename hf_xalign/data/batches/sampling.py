@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow
@@ -21,7 +21,7 @@ LanguageSampling = Literal["proportional", "each", "temperature"]
 
 @dataclass(eq=False, repr=False)
 class PairSampler(Sampler[int]):
-    """Sample the pair indices of one epoch.
+    """Sample the pair indices of one epoch, of pairs with `lengths` and ids of `languages`, int (n,).
 
     The order depends only on the seed, the epoch and the number of pairs in an *optimizer step* (over accumulation and
     processes). So a resumed run and a run on two processes draw the same pairs.
@@ -39,7 +39,7 @@ class PairSampler(Sampler[int]):
     WINDOW_STEPS: ClassVar[int] = 50
 
     lengths: np.ndarray
-    languages: InitVar[Sequence[str] | np.ndarray]
+    languages: np.ndarray
     _: KW_ONLY
     step_pairs: int
     seed: int = 0
@@ -50,13 +50,8 @@ class PairSampler(Sampler[int]):
     multiple: int = 1
     epoch: int = field(default=0, init=False)
 
-    def __post_init__(self, languages: Sequence[str] | np.ndarray) -> None:
-        self.lengths, names = np.asarray(self.lengths), np.asarray(languages)
-        # A few bytes a pair: NumPy's inverse and its usual indices would need eight each.
-        self.codes = np.zeros(len(names), dtype=np.int16)
-        for code, name in enumerate(np.unique(names)):
-            self.codes[names == name] = code
-        self.sizes = np.array([np.count_nonzero(self.codes == code) for code in range(int(self.codes.max()) + 1)])
+    def __post_init__(self) -> None:
+        self.sizes = np.unique(self.languages, return_counts=True)[1]
         self.group_by_length &= self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
@@ -90,7 +85,7 @@ class PairSampler(Sampler[int]):
             yield from self._ordered(np.arange(len(self.lengths), dtype=np.int32), self.step_pairs, rng)
 
     def _corpora(self) -> Iterator[np.ndarray]:
-        return (np.flatnonzero(self.codes == code).astype(np.int32) for code in range(len(self.sizes)))
+        return (np.flatnonzero(self.languages == number).astype(np.int32) for number in range(len(self.sizes)))
 
     def _ordered(self, indices: np.ndarray, step: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Shuffle the indices in place, and yield them by windows of steps that are grouped by length."""
@@ -112,8 +107,8 @@ class PairSampler(Sampler[int]):
     def _by_length(self, chunk: np.ndarray) -> np.ndarray:
         """Return positions from long to short; languages whose lengths differ are merged by rank."""
         rank = np.empty(len(chunk))
-        for code in np.unique(self.codes[chunk]):
-            members = np.flatnonzero(self.codes[chunk] == code)
+        for language in np.unique(self.languages[chunk]):
+            members = np.flatnonzero(self.languages[chunk] == language)
             lengths = self.lengths[chunk[members]].astype(np.int64)
             rank[members[np.argsort(-lengths, kind="stable")]] = (np.arange(len(members)) + 0.5) / len(members)
         return np.argsort(rank, kind="stable")
@@ -149,13 +144,7 @@ def _characters(words: pyarrow.ChunkedArray) -> np.ndarray:
 
 Batch = dict[str, torch.Tensor]
 PAIR = "pair_"  # begins the columns of a pair that is drawn with a row of the task
-
-
-class PairedRow(NamedTuple):
-    """Row of the task's dataset, with the rows of the parallel corpus that are drawn with it."""
-
-    task: EncodedRow
-    pairs: list[EncodedRow]
+PairedRow = tuple[EncodedRow, list[EncodedRow]]  # a row of the task, and the pairs that are drawn with it
 
 
 @dataclass(eq=False)
@@ -169,7 +158,7 @@ class PairedStreams:
         return len(self.task)
 
     def __getitem__(self, index: tuple[int, tuple[int, ...]]) -> PairedRow:
-        return PairedRow(self.task[index[0]], [self.pairs[pair] for pair in index[1]])
+        return self.task[index[0]], [self.pairs[pair] for pair in index[1]]
 
 
 @dataclass(eq=False, repr=False)
@@ -232,8 +221,8 @@ class PairedCollator:
 
     def __call__(self, rows: list[PairedRow]) -> Batch:
         """Collate `rows`."""
-        batch = dict(self.task([row.task for row in rows]))
-        if not (drawn := [pair for row in rows for pair in row.pairs]):
+        batch = dict(self.task([task for task, _ in rows]))
+        if not (drawn := [pair for _, pairs in rows for pair in pairs]):
             return batch
         pairs = self.pairs(drawn)
         if self.language_rows is not None:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from datasets import Dataset, Features, List, Value
+from datasets import Dataset
 
 from hf_xalign.checks import check_lengths
 from hf_xalign.data.readers.conll import WITHHELD, is_conllu, is_withheld, read_conll
 from hf_xalign.errors import InputError, explained
-
-logger = logging.getLogger(__name__)
 
 TREE_COLUMNS = ("upos", "heads", "deprels")
 
@@ -39,34 +36,26 @@ class Tree(NamedTuple):
 def read_trees(path: str | Path) -> Iterator[Tree]:
     """Yield the sentences of a CoNLL-U file; multi-word tokens (`1-2`) and empty nodes (`1.1`) are skipped.
 
-    Sentences whose words are withheld (`_`) are left out, and counted in the log.
+    Sentences whose words are withheld (`_`) are left out.
     """
     if not is_conllu(path):
         raise InputError(f"{path}: not CoNLL-U, whose ten columns hold the trees. Name a .conllu file.")
-    count = withheld = 0
+    withheld = True
     for start, columns in read_conll(path):
-        count += 1
         if is_withheld(columns["tokens"]):
-            withheld += 1
             continue
+        withheld = False
         # A head may be no number.
         with explained(f"{path}, line {start}", ValueError):
             heads = list(map(int, columns["head"]))
         yield Tree(columns["tokens"], columns["upos"], heads, columns["deprel"])
-    if withheld and withheld == count:
-        raise InputError(f"{path}: {WITHHELD}")
     if withheld:
-        logger.info("%s: left out %s of %s sentences with withheld words (_)", path, f"{withheld:,}", f"{count:,}")
+        raise InputError(f"{path}: {WITHHELD}")
 
 
 def load_treebank(path: str | Path) -> Dataset:
     """Load the sentences of a CoNLL-U file as a dataset with the columns `tokens`, `upos`, `heads` and `deprels`."""
-    trees = list(read_trees(path))
-    words = List(Value("string"))
-    features = Features({"tokens": words, "upos": words, "heads": List(Value("int32")), "deprels": words})
-    # In the order of `Tree`, also of a file without sentences.
-    columns = {name: [tree[k] for tree in trees] for k, name in enumerate(features)}
-    return Dataset.from_dict(columns, features=features)
+    return Dataset.from_list([tree._asdict() for tree in read_trees(path)]).rename_column("words", "tokens")
 
 
 HEAD = "HEAD"  # label of the head itself, among the relations of its dependents

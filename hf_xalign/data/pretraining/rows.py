@@ -1,18 +1,18 @@
-"""Dictionary entries and text as rows of pretraining."""
+"""Text, sentence pairs and dictionary entries as token ids, without words or links, for pre-training and PPA."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 import datasets
 import numpy as np
+import pyarrow.compute as pc
 from datasets import Dataset, Features, List, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -20,11 +20,10 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from hf_xalign.cache import map_rows, read_json, write_text
 from hf_xalign.checks import check_range
 from hf_xalign.data import encoding
-from hf_xalign.data.arrow import column_array
+from hf_xalign.data.arrow import column_array, scan_columns
 from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.load import as_parallel
-from hf_xalign.data.parallel import check_columns, only_language
-from hf_xalign.data.sentence_pairs import TOKENS, encode_sides, sentence_frame
+from hf_xalign.data.parallel import COLUMNS, check_columns, only_language
 from hf_xalign.errors import InputError, content_errors, explained
 
 logger = logging.getLogger(__name__)
@@ -40,27 +39,6 @@ _ROW = Features(
 )
 
 
-class TextCounts(NamedTuple):
-    """Counts of the sentences of one language or language pair.
-
-    `left_out` have no tokens or too many; those `cut` continue in the next row. `tokens` does not count special
-    tokens; `unused` counts rows of pairs beyond `pair_share`.
-    """
-
-    sentences: int
-    left_out: int
-    cut: int
-    rows: int
-    tokens: int
-    unused: int = 0
-
-    def __str__(self) -> str:
-        counts = {"left out": self.left_out, "cut": self.cut, "rows beyond pair_share": self.unused}
-        rest = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-        made = f"{self.rows:,} rows, {self.tokens:,} tokens of {self.sentences:,} sentences"
-        return f"{made} ({rest})" if rest else made
-
-
 def encode_pretraining(
     corpora: Mapping[str, Dataset],
     tokenizer: PreTrainedTokenizerBase,
@@ -72,7 +50,7 @@ def encode_pretraining(
     seed: int = 0,
     long_sentences: Literal["cut", "drop"] = "cut",
     pair_halves: Literal["packed", "padded"] = "packed",
-) -> tuple[Dataset, dict[str, TextCounts]]:
+) -> tuple[Dataset, dict[str, str]]:
     """Encode and pack text for pre-training (ALIGN-MLM, appendix G.3).
 
     *MLM rows* hold one language: consecutive sentences without a separator, until the next one would exceed
@@ -89,58 +67,41 @@ def encode_pretraining(
     the published code.
 
     Returns:
-        The counts for each language and for `<first>+<second>` of pairs, and before them a dataset with the rows of
-        each corpus, followed by those of pairs:
+        A line of counts for each language and for `<first>+<second>` of pairs, and before them a dataset with the rows
+        of each corpus, followed by those of pairs:
         - `input_ids`: list of int32, with special tokens; `length`: their number, without padding;
         - `languages`: one code, or two; `parts`: tokens of each, including the special tokens after it;
         - `source_lang`: the code, or `<first>+<second>`, by which the sampler balances;
         - `example`: the row's number, from which masks are drawn.
     """
-    check_block_size(block_size, tokenizer, config, pairs=pairs is not None)
-    counts: dict[str, TextCounts] = {}
+    # Both before text is encoded: the tokenizer needs a mask token, and a row a place for each token.
+    masking_vocabulary(tokenizer)
+    with explained(f"tokens of a row, with special tokens, in this encoder ({config.model_type})"):
+        check_range(most=encoding.position_limit(config), block_size=block_size)
+    counts: dict[str, str] = {}
     packed = []
     for language, corpus in corpora.items():
         text_rows, counts[language] = _monolingual(corpus, tokenizer, language, block_size, long_sentences)
         packed.append(text_rows)
     if pairs is not None:
-        check_range(above=0, pair_share=pair_share)
         wanted = max(1, round(pair_share * sum(map(len, packed))))
         text_rows, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed, pair_halves == "padded")
         packed.append(text_rows)
         counts[text_rows[0]["source_lang"]] = pair_counts
     rows = datasets.concatenate_datasets(packed)
-    for name, n in counts.items():
-        logger.info("%s: %s", name, n)
     return rows.add_column("example", np.arange(len(rows))), counts
 
 
-def check_block_size(
-    block_size: int, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, *, pairs: bool = False
-) -> None:
-    """Check the tokenizer and block size before any text is read."""
-    masking_vocabulary(tokenizer)
-    frame = encoding.special_frame(tokenizer)
-    least = sum(map(len, sentence_frame(tokenizer))) + 2 if pairs else sum(map(len, frame)) + 1
-    with explained(f"tokens of a row, with special tokens, in this encoder ({config.model_type})"):
-        check_range(least=least, most=encoding.position_limit(config), block_size=block_size)
-
-
-def pack(sizes: np.ndarray, room: int) -> np.ndarray:
-    """Fill rows with consecutive sentences until the next one would not fit.
-
-    `sizes` int64 (n, sides) are the tokens of each side of a sentence or pair, at most `room`. Returns `bounds` int64
-    (rows + 1,): row k holds the sentences `bounds[k]` to `bounds[k + 1] - 1`.
-    """
-    ends = [np.concatenate([[0], np.cumsum(side)]) for side in sizes.T]
-    bounds = [0]
-    while (start := bounds[-1]) < len(sizes):
-        bounds.append(min(int(np.searchsorted(end, end[start] + room, side="right")) - 1 for end in ends))
-    return np.array(bounds, dtype=np.int64)
+def _counts(rows: int, tokens: int, sentences: int, **others: int) -> str:
+    """Return the counts of the text of a language in a line; `tokens` does not count special tokens."""
+    rest = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in others.items() if count)
+    made = f"{rows:,} rows, {tokens:,} tokens of {sentences:,} sentences"
+    return f"{made} ({rest})" if rest else made
 
 
 def _monolingual(
     corpus: Dataset, tokenizer: PreTrainedTokenizerBase, language: str, block_size: int, long_sentences: str
-) -> tuple[Dataset, TextCounts]:
+) -> tuple[Dataset, str]:
     column, name = "words" if "words" in corpus.column_names else "text", f"the corpus of {language}"
     remedy = "Load it by hf_xalign.data.monolingual.load_monolingual, or rename its column to text or words."
     corpus = check_columns(corpus, [column], name, remedy)
@@ -171,22 +132,17 @@ def _monolingual(
         raise InputError(f"{name} has no text{fitting} in its {len(corpus)} rows")
     chunk_numbers = column_array(encoded, "number")
     rows = _rows(encoded, room, [before, after], {"text": language})
-    return rows, TextCounts(
-        sentences=len(corpus),
-        left_out=len(corpus) - int((chunk_numbers == 0).sum()),
-        cut=int((chunk_numbers == 1).sum()),
-        rows=len(rows),
-        tokens=int(column_array(encoded, "text_tokens").sum()),
-    )
+    tokens, left_out = column_array(encoded, "text_tokens").sum(), len(corpus) - (chunk_numbers == 0).sum()
+    return rows, _counts(len(rows), tokens, len(corpus), left_out=left_out, cut=(chunk_numbers == 1).sum())
 
 
 def _bilingual(
     pairs: Dataset, tokenizer: PreTrainedTokenizerBase, block_size: int, wanted: int, seed: int, padded: bool
-) -> tuple[Dataset, TextCounts]:
+) -> tuple[Dataset, str]:
     name = "the dataset of sentence pairs"
     pairs = as_parallel(pairs, name)
     languages = {side: str(only_language(pairs, f"{side}_lang", name)) for side in ("target", "source")}
-    frame = sentence_frame(tokenizer)
+    frame = encoding.sentence_frame(tokenizer)
     room = (block_size - sum(map(len, frame))) // 2
     encoded = encode_sides(pairs, tokenizer, "the sentence pairs")
     sizes = np.stack([column_array(encoded, name) for name in TOKENS], axis=1)
@@ -195,12 +151,13 @@ def _bilingual(
         most = f"each side may have 1 to {room} tokens with block_size={block_size}"
         raise InputError(f"none of the {len(pairs)} sentence pairs fits: {most}")
     rows = _rows(encoded.select(fitting), room, list(frame), languages, tokenizer.pad_token_id if padded else None)
-    if unused := max(0, len(rows) - wanted):
+    if (unused := len(rows) - wanted) > 0:
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:wanted]))
-    elif len(rows) < wanted:
+    elif unused:
         logger.warning("the sentence pairs give %d TLM rows, of %d that pair_share asks for", len(rows), wanted)
     tokens = int(column_array(rows, "length").sum()) - len(rows) * sum(map(len, frame))
-    return rows, TextCounts(len(pairs), len(pairs) - len(fitting), 0, len(rows), tokens, unused)
+    left_out, beyond = len(pairs) - len(fitting), max(0, unused)
+    return rows, _counts(len(rows), tokens, len(pairs), left_out=left_out, rows_beyond_pair_share=beyond)
 
 
 def _rows(
@@ -213,12 +170,16 @@ def _rows(
     """
     codes = list(languages.values())
     names = [f"{side}_ids" for side in languages]
-    bounds = pack(np.stack([column_array(encoded, f"{side}_tokens") for side in languages], axis=1), room)
+    # A row is filled with sentences until the next would not fit: row k holds `bounds[k]` to `bounds[k + 1] - 1`.
+    bounds = [0]
+    sums = [np.cumsum(np.append(0, column_array(encoded, f"{side}_tokens"))) for side in languages]
+    while (first := bounds[-1]) < len(encoded):
+        bounds.append(min(int(np.searchsorted(total, total[first] + room, side="right")) - 1 for total in sums))
     sentences = encoded.select_columns(names)
 
     def build(_: dict[str, list], rows: list[int]) -> dict[str, list]:
-        start = int(bounds[rows[0]])
-        batch = sentences[start : int(bounds[rows[-1] + 1])]
+        start = bounds[rows[0]]
+        batch = sentences[start : bounds[rows[-1] + 1]]
         ids, sizes, lengths = [], [], []
         for k in rows:
             first, last = bounds[k] - start, bounds[k + 1] - start
@@ -250,6 +211,63 @@ def _rows(
     )
 
 
+TOKENS = ["source_tokens", "target_tokens"]
+
+
+def encode_sentence_pairs(
+    dataset: Dataset, tokenizer: PreTrainedTokenizerBase, *, min_tokens: int = 10, max_tokens: int = 128
+) -> Dataset:
+    """Encode the two texts of each pair, and drop pairs that are too short or too long (PPA, section 3.2).
+
+    A pair is kept if each side has at least `min_tokens`, and both together have at most `max_tokens`, without special
+    tokens. A smaller `model_max_length` of the tokenizer lowers the limit. Nothing is truncated.
+
+    Returns a dataset with `source_ids`, `target_ids` (without special tokens), `length` (both sides together),
+    `source_lang`, `target_lang`, and `pair`, the row's number in `dataset`.
+    """
+    dataset = as_parallel(dataset, "the dataset")
+    limit = min(max_tokens, tokenizer.model_max_length - sum(map(len, encoding.sentence_frame(tokenizer))))
+    check_range(least=1, min_tokens=min_tokens)
+    encoded = encode_sides(dataset, tokenizer, "the dataset")
+    sizes = np.stack([column_array(encoded, name) for name in TOKENS], axis=1)
+    short, long = sizes.min(axis=1) < min_tokens, sizes.sum(axis=1) > limit
+    left = np.flatnonzero(~short & ~long)
+    counts = f"{short.sum()} pairs have fewer than {min_tokens} tokens on a side"
+    counts += f", {(long & ~short).sum()} more than {limit} on both sides together"
+    if not len(left):
+        raise InputError(f"no pair is left: {counts}. Lower min_tokens, or raise max_tokens.")
+    if len(left) < len(encoded):
+        logger.info("dropped %d of %d pairs: %s", len(encoded) - len(left), len(encoded), counts)
+        encoded = encoded.select(left)
+    return encoded.remove_columns(TOKENS)
+
+
+def encode_sides(dataset: Dataset, tokenizer: PreTrainedTokenizerBase, what: str) -> Dataset:
+    """Encode both texts of each pair; `what` names the pairs in warnings.
+
+    Returns the columns of [`encode_sentence_pairs`], and [`TOKENS`], the numbers of tokens of the sides.
+    """
+    text = dataset.select_columns(list(COLUMNS))
+    encoding.check_pieces(text, tokenizer, what)
+
+    def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
+        columns = {f"{side}_ids": encoding.token_ids(tokenizer, batch[side]) for side in ("source", "target")}
+        sizes = [list(map(len, side)) for side in columns.values()]
+        return {**columns, "length": list(map(sum, zip(*sizes))), "pair": rows, **dict(zip(TOKENS, sizes))}
+
+    gone = ["source", "target"]
+    return map_rows(text, encode, with_indices=True, remove_columns=gone, desc="Encoding sentence pairs")
+
+
+def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:
+    """Count each token of encoded pairs, int64 (vocabulary,); `vocabulary` is the number of tokens."""
+    counts = np.zeros(vocabulary, dtype=np.int64)
+    for table in scan_columns(dataset, "source_ids", "target_ids"):
+        for column in table.columns:
+            counts += np.bincount(pc.list_flatten(column).to_numpy(), minlength=vocabulary)
+    return counts
+
+
 ENTRIES_FILE = "token_entries.json"
 
 
@@ -259,15 +277,13 @@ class TokenEntries:
 
     `ids` int64 (n, 2) are the tokens b_i1 (natural language or pivot) and b_i2 (derived or other language) of each
     entry, without duplicates or pairs of a token with itself. `share`, in (0, 1], of the available entries was drawn
-    with `seed`. `dropped` counts unusable dictionary entries by reason. `languages` are the codes of both columns,
-    which DICT-MLM needs.
+    with `seed`. `languages` are the codes of both columns, which DICT-MLM needs.
     """
 
     ids: np.ndarray
     origin: str
     share: float = 1.0
     seed: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
     languages: tuple[str, str] | None = None
 
     def __len__(self) -> int:
@@ -283,7 +299,7 @@ class TokenEntries:
         """
         ids = _draw(np.asarray(counterparts, dtype=np.int64), share, seed, "the derived vocabulary")
         origin = f"{len(ids)} of {len(counterparts)} pieces of a derived vocabulary"
-        return cls(ids, origin, share, seed, languages=languages)
+        return cls(ids, origin, share, seed, languages)
 
     @classmethod
     def from_dictionary(
@@ -299,63 +315,45 @@ class TokenEntries:
         """Turn a dictionary of words into entries of tokens.
 
         Each word is tokenized alone, as at the start of a word in running text (`▁haus`, `Ġhaus`, or `haus` in
-        WordPiece). Both words must be one piece each, because a piece inside a longer word belongs to other words too.
-        Other entries are counted in `dropped` by the first reason that holds: `unknown` (a word has no piece, or the
-        unknown token), `several_pieces`, `same_piece` (names, loans), `repeated` (`March` after `march` in an uncased
-        vocabulary). Words keep the dictionary's case; MUSE's words are lower-cased, also German nouns.
+        WordPiece). Both words must be one piece each, because a piece inside a longer word belongs to other words too,
+        and not the same piece (names, loans). Words keep the dictionary's case; MUSE's words are lower-cased, also
+        German nouns.
 
         `words` are entries of [`~hf_xalign.data.readers.dictionaries.load_dictionary`], `languages` their codes.
         """
-        first = single_pieces(tokenizer, [word for word, _ in words])
-        second = single_pieces(tokenizer, [word for _, word in words])
-        dropped: Counter[str] = Counter()
+        pieces = [single_pieces(tokenizer, list(side)) for side in zip(*words)]
         without: list[str] = []
-        pairs: dict[tuple[int | str, int | str], None] = {}
-        for pair, entry in zip(zip(first, second, strict=True), words, strict=True):
-            if "unknown" in pair or "several_pieces" in pair:
-                dropped["unknown" if "unknown" in pair else "several_pieces"] += 1
+        pairs: dict[tuple[int | None, ...], None] = {}
+        for pair, entry in zip(zip(*pieces), words):
+            if None in pair:
                 without.append(" / ".join(entry))
-            elif pair[0] == pair[1]:
-                dropped["same_piece"] += 1
-            elif pair in pairs:
-                dropped["repeated"] += 1
-            else:
+            elif pair[0] != pair[1]:
                 pairs[pair] = None
         if without:
             missing = f"{len(without):,} of {len(words):,}"
             logger.warning("%s: %s entries have no one piece for each word: %s", name, missing, "; ".join(without[:3]))
         if not pairs:
-            reasons = ", ".join(f"{why.replace('_', ' ')}: {count}" for why, count in sorted(dropped.items()))
-            fault = f"none of its {len(words)} entries has two different words of one piece each ({reasons})"
+            fault = f"none of its {len(words)} entries has two different words of one piece each"
             raise InputError(f"{name}: {fault}. Take a larger dictionary, or a tokenizer of these languages.")
         ids = _draw(np.array([*pairs], dtype=np.int64), share, seed, name)
         origin = f"{name}: {len(ids)} of the {len(pairs)} entries with one piece for each word, of {len(words)} in all"
-        return cls(ids, origin, share, seed, dict(sorted(dropped.items())), languages)
-
-    def check_vocabulary(self, size: int, name: str | Path = "the dictionary's entries") -> None:
-        """Raise an InputError if a token is outside a vocabulary of `size` tokens."""
-        if (outside := self.ids >= size).any():
-            fault = f"token {self.ids[outside][0]} is outside the vocabulary of {size} tokens"
-            raise InputError(f"{name}: {fault}. Take the tokenizer of these entries, or make them again.")
+        return cls(ids, origin, share, seed, languages)
 
     def save(self, folder: str | Path) -> Path:
         """Write the entries into a checkpoint's folder and return the file's path."""
-        content = {**vars(self), "dropped": dict(self.dropped), "entries": self.ids.tolist()}
-        del content["ids"]
+        content = {**vars(self), "ids": self.ids.tolist()}
         return write_text(Path(folder) / ENTRIES_FILE, json.dumps(content, ensure_ascii=False))
 
     @classmethod
-    def load(cls, folder: str | Path, *, vocab_size: int) -> Self:
-        """Read the entries that `save` wrote; a damaged file or a token outside `vocab_size` raises an InputError."""
+    def load(cls, folder: str | Path) -> Self:
+        """Read the entries that `save` wrote; a damaged file raises an InputError."""
         path = Path(folder) / ENTRIES_FILE
         wrong = "not a file of token entries", "Restore it from its checkpoint."
         advice = ". A model of ALIGN-MLM or DICT-MLM has this file next to its weights. Name the model's folder."
         with explained(f"{path}: cannot be read", OSError, advice=advice), content_errors(path, *wrong):
             content = read_json(path, *wrong)
-            content["languages"] = content["languages"] and tuple(content["languages"])
-            entries = cls(np.array(content.pop("entries"), dtype=np.int64), **content)
-        entries.check_vocabulary(vocab_size, path)
-        return entries
+            ids, languages = np.array(content.pop("ids"), dtype=np.int64), content.pop("languages")
+            return cls(ids, **content, languages=languages and tuple(languages))
 
 
 def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:
@@ -365,13 +363,7 @@ def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:
     return ids[np.sort(np.random.default_rng(seed).permutation(len(ids))[:count])]
 
 
-def single_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[int | str]:
-    """Return the id of each word's only piece, or the reason why it has none (`unknown`, `several_pieces`)."""
-    tokenizer = encoding.word_tokenizer(tokenizer)
-    pieces: list[int | str] = []
-    for ids in encoding.token_ids(tokenizer, [[word] for word in words]) if words else ():
-        if not ids or tokenizer.unk_token_id in ids:
-            pieces.append("unknown")
-        else:
-            pieces.append(ids[0] if len(ids) == 1 else "several_pieces")
-    return pieces
+def single_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[int | None]:
+    """Return the id of each word's only piece, None for a word of several pieces, of none, or with an unknown one."""
+    encoded = encoding.token_ids(encoding.word_tokenizer(tokenizer), [[word] for word in words])
+    return [ids[0] if len(ids) == 1 and ids[0] != tokenizer.unk_token_id else None for ids in encoded]

@@ -45,21 +45,17 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int, *, max_length: int = 
     Text is NFKC-normalized and split at blanks; "▁" marks the start of a word, as in XLM-R. No piece crosses a blank,
     and every character of the texts has a piece. Special tokens are `<s> <pad> </s> <unk> <mask>`, ids 0 to 4.
 
-    `vocab_size` counts special tokens too; `max_length` is the tokenizer's `model_max_length`.
+    `vocab_size` counts special tokens too, and is exceeded by a text of more characters; `max_length` is the
+    tokenizer's `model_max_length`.
     """
     *_, unk, mask = specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    normalizer = normalizers.NFKC()
-    characters = set(itertools.chain.from_iterable(map(normalizer.normalize_str, texts)))
-    characters = {c for c in characters if not c.isspace()}
-    with explained("special tokens and the characters of the text"):
-        check_range(least=len(specials) + len(characters | {WORD_START}), vocab_size=vocab_size)
     tokenizer = Tokenizer(models.BPE(unk_token=unk))
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[*specials[:-1], AddedToken(mask, lstrip=True)],
         show_progress=is_first_process(),
     )
-    tokenizer.normalizer = normalizer
+    tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = SPLIT_AT_BLANKS
     tokenizer.train_from_iterator(texts, trainer)
     return roberta_tokenizer(tokenizer, specials, max_length)
@@ -96,8 +92,8 @@ def cut_tokenizer(
     Special tokens, and single characters of the texts (also after "▁"), are always kept. Text of a dropped piece is
     split into smaller pieces. Scores, order and normalization do not change.
 
-    Returns the tokenizer of at most `vocab_size` pieces, and int64 (pieces,) with the old id of each piece, so that
-    `embeddings[old_ids]` are the new embeddings.
+    Returns the tokenizer of `vocab_size` pieces, or fewer if the texts use fewer, and int64 (pieces,) with the old id
+    of each piece, so that `embeddings[old_ids]` are the new embeddings.
     """
     spec = tokenizer_spec(tokenizer)
     if spec["model"]["type"] != "Unigram":
@@ -108,12 +104,8 @@ def cut_tokenizer(
     kept_ids = {token["id"] for token in spec["added_tokens"]} | {spec["model"]["unk_id"]}
     singles = {WORD_START, *characters, *(WORD_START + c for c in characters)}
     kept_ids.update(i for i, (piece, _) in enumerate(vocabulary) if piece in singles)
-    with explained("special tokens and single characters"):
-        check_range(least=len(kept_ids), vocab_size=vocab_size)
     used = [int(i) for i in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)] if i not in kept_ids]
-    old_ids = np.array(sorted(kept_ids.union(used[: vocab_size - len(kept_ids)])), dtype=np.int64)
-    if len(old_ids) < vocab_size:
-        logger.info("the texts use only %s pieces, less than vocab_size=%s", f"{len(old_ids):,}", f"{vocab_size:,}")
+    old_ids = np.array(sorted(kept_ids.union(used[: max(0, vocab_size - len(kept_ids))])), dtype=np.int64)
     new_id = dict(zip(old_ids.tolist(), itertools.count()))
     spec["model"]["vocab"] = [vocabulary[old] for old in new_id]
     spec["model"]["unk_id"] = new_id[spec["model"]["unk_id"]]
@@ -133,7 +125,6 @@ def add_pieces(
     of more tokens than that get pieces too, of any characters; other text with these pieces may then be split
     differently. Equal texts give equal pieces.
     """
-    check_range(least=1, split_over=split_over)
     spec = tokenizer_spec(tokenizer)
     model = spec["model"]
     kind, prefix = model["type"], model.get("continuing_subword_prefix") or ""
@@ -143,8 +134,7 @@ def add_pieces(
         raise InputError(f"{tokenizer_name(tokenizer)}: {fault}. {advice}")
     words, unwritable = _badly_written(spec, texts, split_over, tokenizer_name(tokenizer))
     if not words:
-        few = "" if split_over is None else f" in at most {split_over} pieces"
-        raise InputError(f"{tokenizer_name(tokenizer)} can write every word of the text{few}, so it needs no pieces")
+        raise InputError(f"{tokenizer_name(tokenizer)} can write every word of the text, so it needs no pieces")
     vocabulary = set(dict(model["vocab"]))
     units = {}
     for word in words:

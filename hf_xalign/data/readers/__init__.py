@@ -1,4 +1,1 @@
-"""Readers of files yield `(row, record)`: the number of a row, from 1, and its columns (None for an empty line).
-
-A reader raises an InputError that names file and row for every content that it cannot read.
-"""
+"""Readers of files: rows as `(row, record)`, a number from 1 and columns (None for an empty line), or InputErrors."""

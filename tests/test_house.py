@@ -33,16 +33,16 @@ CAPS = {
     "links": (1679, 24),
     "mapping": (1243, 16),
     "metrics": (480, 2),
-    "model_cards": (539, 0),
+    "model_cards": (536, 0),
     "modeling": (4534, 66),
     "objectives": (1188, 8),
     "prepare": (882, 3),
-    "recipes": (2362, 26),
+    "recipes": (2361, 26),
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (708, 8),
-    "tasks": (2844, 51),
-    "trainers": (6519, 64),
+    "tasks": (2842, 51),
+    "trainers": (6512, 64),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -30,7 +30,7 @@ SENTENCES = ["Merhaba dünya, nasılsın?", "Hello world, how are you?"]
         ("Chinese (Simplified),zh_TW,en", "zh-Hant", "zh_TW", "en"),
         ("pt,pt_BR,en", "pt-BR", "pt_BR", "en"),
         ("pt,pt_BR,en", "pt", "pt", "en"),
-        ("pt,pt_BR,en", "por", None, None),
+        ("pt,pt_BR,en", "por", "pt", "en"),
         ("srcText,tgtText", "fa", "srcText", "tgtText"),
         ("trg,src,score", "fa", "src", "trg"),
         ("source_lang,target_lang,Source,Target", "fa", "Source", "Target"),

@@ -29,7 +29,6 @@ class CompareArguments:
     names: list[str] | None = option("Data", "Names of the systems. Default: names of their folders.", None)
     languages: list[str] | None = option("Data", "Languages to compare, in this order. Default: all.", None)
     seeds: list[int] | None = option("Data", "Seeds to compare. Default: all.", None, distinct=True)
-    level: float = option("Tests", "p below which a difference is marked as significant.", 0.05)
     permutations: int = option("Tests", "Number of permutations of the permutation test.", 10_000)
     concatenate_seeds: bool = option(
         "Tests", "Swap the answers of each seed independently (Efimov et al. 2022), not of all seeds together.", False

@@ -24,7 +24,7 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1395, 20),
+    "cli": (1398, 20),
     "core": (2739, 54),
     "data": (6843, 110),
     "evaluation": (1862, 17),
@@ -37,10 +37,10 @@ CAPS = {
     "modeling": (4534, 66),
     "objectives": (1188, 8),
     "prepare": (882, 3),
-    "recipes": (2361, 26),
+    "recipes": (2360, 26),
     "report": (424, 2),
     "search": (608, 4),
-    "statistics": (708, 8),
+    "statistics": (706, 8),
     "tasks": (2842, 51),
     "trainers": (6512, 64),
 }

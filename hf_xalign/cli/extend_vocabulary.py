@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from operator import ne
 from pathlib import Path
 
-from hf_xalign.cache import check_output
+from hf_xalign.cache import check_output, work_folder
 from hf_xalign.checks import setting
 from hf_xalign.data.sources import PairText, check_files, check_models
 from hf_xalign.errors import InputError
@@ -62,8 +63,11 @@ def run(args: Arguments) -> None:
     prefix, carried = carried_weights(model)
     # Encoding has left a truncation in the tokenizer, unless its result came from the cache.
     tokenizer.backend_tokenizer.no_truncation()
-    save_encoder(model, folder, prefix, carried)
-    tokenizer.save_pretrained(folder)
+    # Whole or not there: a folder without its tokenizer would be loaded.
+    with work_folder(folder.with_name(f"{folder.name}.work")) as work:
+        save_encoder(model, work, prefix, carried)
+        tokenizer.save_pretrained(work)
+        os.replace(work, folder)
     for name, count in counts.items():
         print(f"new pieces, {name}: {count:,}")
     before, after = (known(text["source"][:], add_special_tokens=False).input_ids for known in (old, tokenizer))

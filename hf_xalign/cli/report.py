@@ -21,7 +21,6 @@ class Arguments:
     folder: str = setting(positional=True, help="folder that a recipe wrote")
     output: str | None = setting(None, metavar="FILE", help="file to write (default: report.html in the folder)")
     examples: int | None = setting(None, least=1, help="first write retrievals.json with N examples per language")
-    seed: int = setting(0, least=0, help="seed of the sample of examples")
     device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
 
 
@@ -53,6 +52,6 @@ def run(args: Arguments) -> None:
         for _, name, model, tokenizer in load_stages(models, None, device, prompt, []):
             retrievals.append(retrieve_words(model, tokenizer, links, run.layer, f"Retrieving by {name}"))
             del model
-        found = changed_retrievals(links, *retrievals, examples=args.examples, seed=args.seed)
+        found = changed_retrievals(links, *retrievals, examples=args.examples)
         write_json(run.folder / FILENAME, found)
     print(f"saved: {write_report(args.folder, args.output)}")

@@ -19,12 +19,13 @@ import numpy as np
 from tqdm import tqdm
 
 from hf_xalign.cache import inside, read_json
-from hf_xalign.checks import check_distinct, check_lengths, check_range
+from hf_xalign.checks import check_distinct, check_lengths
 from hf_xalign.errors import InputError, explained
 from hf_xalign.statistics import significance
 from hf_xalign.statistics.examples import EXAMPLES, SCORES, ExampleScores
 from hf_xalign.tables import table
 
+_LEVEL = 0.05  # p below which a difference is marked
 _BETTER, _WORSE, _MINUS = "*", "†", "−"  # a minus as wide as a plus, so that columns stay aligned
 _WIDTH = 119  # of the notes in a terminal
 # Fields of scores.json that are equal for all seeds of a system: else one folder would hold two.
@@ -82,7 +83,6 @@ class Comparison:
     languages: list[str]
     test: Literal["paired t-test", "permutation test"]
     differences: list[Difference]
-    level: float
 
     def __str__(self) -> str:
         """Return both tables and the notes as plain text."""
@@ -93,7 +93,7 @@ class Comparison:
         """Return the rows of two tables: means of each system, and differences from the baseline."""
         marks = {}
         for difference in self.differences:
-            if difference.corrected is not None and difference.corrected < self.level:
+            if difference.corrected is not None and difference.corrected < _LEVEL:
                 mark = _BETTER if difference.difference > 0 else _WORSE
                 marks[difference.system, difference.language] = f" {mark}"
         several = len(self.languages) > 1
@@ -123,7 +123,7 @@ class Comparison:
         notes = [
             f"{first.task}, {first.metric}{told}; "
             f"mean{' ± standard deviation' * (len(first.seeds) > 1)} over seeds {seeds}, in points.",
-            f"{_BETTER} better, {_WORSE} worse than {first.name}: p < {self.level:g} by the "
+            f"{_BETTER} better, {_WORSE} worse than {first.name}: p < {_LEVEL:g} by the "
             f"{self.test} over examples{f', after Holm over the {count} languages of a system' * (count > 1)}.",
         ]
         if len(first.seeds) > 1:
@@ -147,7 +147,6 @@ def compare(
     names: Sequence[str] | None = None,
     languages: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
-    level: float = 0.05,
     permutations: int = 10_000,
     concatenate_seeds: bool = False,
     resamples: int = 2000,
@@ -162,7 +161,7 @@ def compare(
     [`~hf_xalign.statistics.significance.permutation_test`]. All systems and languages get the same test.
 
     By default systems have their folders' names, and all languages and seeds are compared. A difference is significant
-    if p is below `level`. Each interval contains 95% of `resamples` differences between resampled examples and seeds.
+    if p is below 0.05. Each interval contains 95% of `resamples` differences between resampled examples and seeds.
 
     Raises:
         InputError: a folder has no finished system, or the systems cannot be compared.
@@ -180,7 +179,6 @@ def compare(
         >>> print(f"{difference.system}: {difference.difference:+.3f} (p = {difference.p:.3f})")
         fao: +0.325 (p = 0.014)
     """
-    check_range(above=0, below=1, level=level)
     bounds = [(1 - significance.INSIDE) / 2, (1 + significance.INSIDE) / 2]
     systems = []
     for folder, name in zip(folders, _names(folders, names)):
@@ -214,7 +212,7 @@ def compare(
             if len(columns) > 1:
                 low, high = np.quantile(np.mean(drawn, axis=0), bounds).tolist()
                 differences.append(Difference(system.name, None, sum(sizes), float(np.mean(means_apart)), low, high))
-    return Comparison(systems, columns, "paired t-test" if means else "permutation test", differences, level)
+    return Comparison(systems, columns, "paired t-test" if means else "permutation test", differences)
 
 
 def load_system(

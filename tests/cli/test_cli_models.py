@@ -244,11 +244,14 @@ def test_a_run_without_pairs_is_scored_on_builtin_text_in_its_languages_alone(
     assert (status == 0) == said.startswith("si") == found.out.startswith("de: 20 pairs of builtin:de; ")
 
 
-def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, base, capsys, tmp_path):
+def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, base, capsys, tmp_path, monkeypatch):
     rows = [("নতুন ফাইল খোলো", "open new file"), ("ফাইল খোলো", "open file"), ("নতুন ঘর", "new house")] * 8
     pairs, folder = tmp_path / "bn.tsv", tmp_path / "extended"
     pairs.write_text("bn\ten\n" + "".join(f"{s}\t{t}\n" for s, t in rows), encoding="utf-8")
     words = ["extend-vocabulary", str(models / "base"), f"bn={pairs}", "--output", str(folder), "--pieces", "40"]
+    with monkeypatch.context() as patch:
+        patch.setattr(type(base[1]), "save_pretrained", lambda *_: 1 / 0)
+        assert main(words) == 1 and not list(tmp_path.glob("extended*"))
     assert main(words) == 0
     out = capsys.readouterr().out
     assert f"saved: {folder}" in out and "pivot sentences with other pieces than before: 0 of 24\n" in out

@@ -162,9 +162,9 @@ def directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, floa
 
 def shares(score: Score, hits: Tensor) -> dict[str, float]:
     """Return the shares of hits, bool (queries, 2): on average, to the pivot and from it, by the scores' names."""
-    shares = directions("", *hits.T)
+    means = directions("", *hits.T)
     keys = ("mean", "source_to_target", "target_to_source")
-    return {directed.name: shares[key] for directed, key in zip(score.directions(), keys, strict=True)}
+    return {directed.name: means[key] for directed, key in zip(score.directions(), keys, strict=True)}
 
 
 def check_pool(size: int, what: str) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from datasets import Dataset, Features, Value
+from datasets import Dataset, Features, List, Value
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerBase
@@ -286,12 +286,12 @@ def derive(
 
     `columns` hold text (strings with blanks between words, or word lists). If there is one, the column `labels` may
     hold one string for each of its words; labels of spans are BIO labels, see [`move_spans`]. A language with `syntax`
-    also needs the [`tree_columns`], which are left out, because their words have moved.
+    also needs the [`tree_columns`]. Other lists are left out, because the words that they belong to have moved.
     """
     trees = tree_columns(columns) if "syntax" in language.operations else dict.fromkeys(columns, ())
     _check_columns(dataset, trees, *([] if labels is None else [labels]))
-    gone = {*chain.from_iterable(tree_columns(columns).values())} - {labels}
-    columns_left = [name for name in dataset.column_names if name not in gone]
+    read, lists = {*columns, labels}, {name for name, kind in dataset.features.items() if isinstance(kind, List)}
+    columns_left = [name for name in dataset.column_names if name in read or name not in lists]
     spans = labels is not None and bool(span_parts(chain.from_iterable(dataset[labels])))
 
     def rewrite(batch: Table, rows: Sequence[int]) -> Table:

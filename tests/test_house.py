@@ -24,9 +24,9 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1398, 20),
+    "cli": (1402, 20),
     "core": (2739, 54),
-    "data": (6843, 110),
+    "data": (6846, 109),
     "evaluation": (1862, 17),
     "explore": (233, 2),
     "hub": (343, 9),
@@ -41,8 +41,8 @@ CAPS = {
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (706, 8),
-    "tasks": (2842, 51),
-    "trainers": (6512, 64),
+    "tasks": (2832, 47),
+    "trainers": (6515, 64),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

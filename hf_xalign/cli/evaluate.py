@@ -84,6 +84,7 @@ def run(args: Arguments) -> None:
         check_output(args.json, file=True)
 
     from hf_xalign.data.encoding import check_pieces
+    from hf_xalign.data.load import sources
     from hf_xalign.evaluation import score_retrieval
     from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
     from hf_xalign.evaluation.sentences import score_sentences
@@ -129,7 +130,7 @@ def run(args: Arguments) -> None:
     # Written at the end, so that an interrupted command can be run again.
     if args.examples:
         fill_words(examples, pooling)
-        keep_examples(Path(args.examples), seed, examples, probed)
+        keep_examples(Path(args.examples), seed, examples, probed, sources(text) if text else ())
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
     if not names["before"]:

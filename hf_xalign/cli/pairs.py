@@ -152,7 +152,7 @@ def read_text(
     By default it is the run's held-out text. A run without sentence pairs is scored on the built-in text in its
     languages, and any other model on all built-in text. `shown` shortens the name of a run or file in the lines.
     """
-    from hf_xalign.data.load import load_parallel
+    from hf_xalign.data.load import load_parallel, sources
     from hf_xalign.evaluation.vectors import language_rows
     from hf_xalign.links.frozen import read_links
 
@@ -185,6 +185,9 @@ def read_text(
         if linked_by[language]:
             line += f"; {sum(map(len, text.select(row_ids)['links'][:])):,} links, {linked_by[language]}"
         lines.append(line)
+    marks = [entry.get("fingerprint") for entry in pair_sources(run.record, "train")] if run and run.record else []
+    known = [entry["source"] for entry in sources(text) if entry.get("fingerprint", "") in marks]
+    lines += [f"{source}: the run was trained on these pairs" for source in known]
     return text, lines
 
 

@@ -7,8 +7,7 @@ sampler, several processes, accumulation and resuming keep the halves in one bat
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,16 +91,3 @@ def _gather(table: pa.Table, groups: Sequence[int], *, dataset: Dataset, bounds:
     offsets = pa.array(starts - starts[0], pa.int32())
     lists = [pa.ListArray.from_arrays(offsets, column.combine_chunks()) for column in rows.columns]
     return pa.table(lists, rows.column_names)
-
-
-def answer_spans(answers: Any) -> list[tuple[str, Any]]:
-    """Return text and start (None if it is missing) of each answer: of a text, a dict of lists or a list of either."""
-    if isinstance(answers, str):
-        answers = ast.literal_eval(answers) if answers.startswith(("[", "{")) else [answers]
-    if isinstance(answers, Mapping):
-        texts, starts = answers["text"], answers.get("answer_start")
-        if isinstance(texts, str):
-            return [(texts, starts)]
-        return list(zip(texts, [None] * len(texts) if starts is None else starts, strict=True))
-    found = ({"text": answer} if isinstance(answer, str) else answer for answer in answers)
-    return [(answer["text"], answer.get("answer_start")) for answer in found]

@@ -69,7 +69,7 @@ _OWN_WORDS = {word: english for english, words in _table("own_words") for word i
 LANGUAGES = {side: _NAMES[side] + _NAMES[f"doubtful_{side}"] for side in ("source_lang", "target_lang")}
 # These count only if all that a row has hold codes.
 DOUBTFUL_LANGUAGES = {*_NAMES["doubtful_source_lang"], *_NAMES["doubtful_target_lang"]}
-DIRECTIONS, IDS = _NAMES["direction"], _NAMES["id"]  # `en-de_DE` in WMT24++; what joins two files
+DIRECTIONS = _NAMES["direction"]  # `en-de_DE` in WMT24++
 JUDGED = _NAMES["judged"]  # scores or classes of pairs that may be no translations
 SPLITS = frozenset({"train", "validation", "dev", "val", "valid", "test"})  # no languages, as names of parts of a set
 # Columns of a row's language, which is that of the source unless it is the pivot.
@@ -90,8 +90,10 @@ def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -
         kinds = columns.split()
         if len(kinds) == len(cells) and all(map(_holds, cells, kinds)):
             is_turned = order == "english_first" and not same_language("en", source_lang or "und")
+            if order in ("english_first", "flores") and "en" not in languages:
+                continue
             if order in ("alphabetical", "flores"):
-                if source_lang is None or (order == "flores" and "en" not in languages):
+                if source_lang is None:
                     continue
                 codes = [_FLORES.get(code, code) if order == "flores" else code for code in languages]
                 is_turned = codes[0] > codes[1]
@@ -110,7 +112,7 @@ def split_direction(value: object) -> list[str]:
         >>> split_direction("en-de_DE"), split_direction("en_fi"), split_direction("forward")
         (['en', 'de_DE'], ['en', 'fi'], [])
     """
-    for separator in (r"->|→|>|\||-| to |2", "_"):
+    for separator in (r" *(?:[-=]*>|→|[-–|/:]| to |2) *", "_"):
         codes = re.split(separator, value, maxsplit=1) if isinstance(value, str) else []
         if len(codes) == 2 and all(map(find_language, codes)):
             return codes
@@ -183,7 +185,7 @@ def other_language(record: Mapping[str, Any], language: str) -> str | None:
     """Return the language that a record names in columns of its own, if it is not the one asked for, or its script."""
     script = record.get(column_of("script", record) or "")
     for name, value in record.items():
-        code = find_language(value) if name.lower() in OF_ROW and isinstance(value, str) else None
+        code = find_language(value) if name.lower().replace(" ", "_") in OF_ROW and isinstance(value, str) else None
         code = f"{code}_{script}" if code and script else code
         if code and closest_language(language, (code,)) is None:
             return code
@@ -219,7 +221,7 @@ def _languages_in(name: str, *asked: str | None) -> list[str]:
     """Return the languages that the pieces of a file's name say; one of those asked for as it was asked for."""
     said = []
     for piece in re.split("[^A-Za-z]+", name):
-        code = find_language(piece) or ""
+        code = find_language(piece, *filter(None, asked)) or ""
         language = parse_language(code).language
         if known := [lang for lang in asked if lang and language == parse_language(lang).language]:
             said.append(known[0])
@@ -297,7 +299,7 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
         return _Meaning(side=core)
     if not core:
         return _Meaning(side="")
-    rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in _BESIDE]
+    rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in _BESIDE] or pieces
     if len(rest) == len(pieces) and (code := _language(name, asked)):
         return _Meaning(code, indirect=name.strip().casefold() in DOUBTFUL)
     excluded = rest[:1] in (["non"], ["Non"])

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import datasets
 import numpy as np
@@ -48,7 +48,7 @@ _Empty = Literal["error", "drop", "keep"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 27
+_READING = 28
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _WORDS = pyarrow.list_(pyarrow.string())
@@ -119,6 +119,7 @@ def load_parallel(
     if (source_column is None) != (target_column is None):
         raise InputError("source_column and target_column go together. Give both or none.")
     check_range(least=1, max_pairs=max_pairs)
+    check_choice(get_args(OnEmpty), on_empty=on_empty)
     check_language(target_lang, "target_lang")
     parts, entries = [], []
     for name, item, lang in _items(source, source_lang, target_lang):
@@ -432,7 +433,8 @@ def _open(source: Any, columns: Columns, revision: str | None) -> _Opened:
     if scheme != "file":
         columns = Columns(columns.source_lang, columns.target_lang, split=columns.split)
     if scheme == "aligned":
-        if forms.names_are_turned(files[0].name, files[1].name, columns.source_lang, columns.target_lang):
+        first, second = ("/".join(file.parts[-2:]) for file in files)  # `hu/train.txt`, `fi/train.txt`
+        if forms.names_are_turned(first, second, columns.source_lang, columns.target_lang):
             logger.warning("%s and %s: their names say that the pivot is first, so both sides are turned", *files)
             files = files[::-1]
         return "aligned", [*files], None, columns, read_aligned(files[0], files[1], columns)

@@ -55,8 +55,6 @@ def check_labelled(rows: Any, what: str) -> Dataset:
     names = ("tokens", "labels") if "tokens" in rows.column_names else ("text_a", "label")
     held = [*names, *({"text_b"} & {*rows.column_names})]
     check_columns(rows, held, what, "Read the text by read_examples, or rename its columns.")
-    if not len(rows):
-        raise InputError(f"{what}: it has no examples. Give at least one.")
     for row, example in enumerate(rows.select_columns(["tokens", "labels"]) if "tokens" in names else ()):
         check_lengths(f"word of {what}, row {row}", words=example["tokens"], labels=example["labels"])
     return rows

@@ -81,7 +81,7 @@ def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Exampl
         The rows of `examples`, with a column `english` that names the replaced column.
 
     Raises:
-        InputError: an id is missing, the numbers of rows or the labels differ, or the examples are not pairs.
+        InputError: an id is missing, or the numbers of rows or the labels differ.
     """
     halves, sides = code_switch(examples, english).rows, _sides(examples)
     second_is_english = example_draws(np.arange(len(examples)), 1, seed=seed, epoch=0) < 0.5
@@ -114,12 +114,7 @@ def code_switch(examples: Examples, english: Examples) -> Examples:
 
 def _sides(examples: Examples) -> tuple[Sequence[str], Sequence[str]]:
     """Return the columns of each of the two texts of an example."""
-    columns = examples.rows.column_names
-    if "context" in columns:
-        return _QUESTION, _CONTEXT
-    if "text_b" in columns:
-        return ("text_a",), ("text_b",)
-    raise InputError(f"{examples.name}: its examples ({', '.join(columns)}) are not questions or pairs of texts")
+    return (_QUESTION, _CONTEXT) if "context" in examples.rows.column_names else (("text_a",), ("text_b",))
 
 
 def derive_examples(

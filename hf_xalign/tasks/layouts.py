@@ -113,10 +113,8 @@ def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
     return record, None
 
 
-def value_of(record: object, column: str, where: str, remedy: str = _REMEDY) -> Any:
+def value_of(record: Record, column: str, where: str, remedy: str = _REMEDY) -> Any:
     """Return a value of a record; an InputError that ends with `remedy` is raised if the record has no such column."""
-    if not isinstance(record, Mapping):
-        raise InputError(f"{where}: {type(record).__name__}, not an object with {column!r}. {remedy}")
     names = [name for name in record if name.lower() == column.lower()]
     if len(names) != 1:
         fault = f"{len(names)} columns are called" if names else "no column"

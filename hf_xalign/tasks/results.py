@@ -67,23 +67,20 @@ def write_scores(
 
 
 def write_examples(
-    folder: Path, examples: Mapping[str, ExampleScores], *, task: str, metric: str, train_language: str = ""
+    folder: Path, examples: Mapping[str, ExampleScores], *, train_language: str = "", **how: Any
 ) -> dict[str, Any]:
-    """Write one metric's example scores by language to a folder `seed-<number>`, for `compare`."""
-    seed = int(folder.name.removeprefix("seed-"))
-    how = {"task": task, "metric": metric, "seed": seed, "train_language": train_language}
-    return write_scores(folder, {code: TaskScores({metric: scores}) for code, scores in examples.items()}, how=how)
+    """Write one metric's example scores by language to a folder `seed-<number>`, with what `compare` compares."""
+    how |= {"seed": int(folder.name.removeprefix("seed-")), "train_language": train_language}
+    found = {code: TaskScores({how["metric"]: scores}) for code, scores in examples.items()}
+    return write_scores(folder, found, how=how)
 
 
-def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: Path, place: str) -> None:
-    """Write example scores of retrieval, by language and metric, to folders `folder/METRIC/place`.
-
-    METRIC is the folder of a [`~hf_xalign.score.Score`]: `retrieval_last-mao`.
-    """
+def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: Path, place: str, **how: Any) -> None:
+    """Write example scores of retrieval, by language and metric, to folders `retrieval_last-mao/place`."""
     for metric in dict.fromkeys(itertools.chain.from_iterable(examples.values())):
         by_language = {language: by_metric[metric] for language, by_metric in examples.items() if metric in by_metric}
         score = Score.read(metric)
-        write_examples(folder / score.folder / place, by_language, task=score.title, metric=metric)
+        write_examples(folder / score.folder / place, by_language, task=score.title, metric=metric, **how)
 
 
 def _agreeing(path: Path, fields: Mapping[str, object]) -> dict[str, Any] | None:

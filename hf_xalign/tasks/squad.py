@@ -12,19 +12,20 @@ TyDi has all languages in one file, where the id names the language; questions i
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.cache import digest
 from hf_xalign.checks import check_range
 from hf_xalign.data import forms
-from hf_xalign.data.code_switching import answer_spans
 from hf_xalign.data.load import hub_commit
 from hf_xalign.data.readers.files import Record, file_format, text_of
 from hf_xalign.data.sides import SAMPLE, warn_of_text
@@ -75,9 +76,7 @@ def read_questions(
     because dropping them would change what is measured.
 
     Args:
-        item: a source: SQuAD's JSON, `en=train-v1.1.json`, the format of XQuAD, MLQA and TyDi's gold passages; a Hub
-            dataset or a table with SQuAD's columns, `de=google/xquad:xquad.de` or `de=mixed.jsonl`. `de=` is the
-            language of contexts and questions.
+        item: a source as described in [`hf_xalign.tasks.squad`]; `de=` is the language of contexts and questions.
         split: split of a Hub dataset.
         max_examples: keep only this many questions from the start.
         revision: branch, tag or commit of a Hub dataset.
@@ -98,9 +97,6 @@ def read_questions(
     context_lang, question_lang = language, None
     if match := _MLQA.search(source):
         context_lang, question_lang = match[1] or match[3], match[2] or match[4]
-        if language not in (None, context_lang, question_lang):
-            said = f"by its name, contexts are in {context_lang} and questions in {question_lang}"
-            raise InputError(f"{source}: {said}, not in {language}. Correct the language.")
     else:
         forms.warn_of_name(Path(source).name, language)
     rows: list[tuple] = []
@@ -124,14 +120,15 @@ def read_questions(
         for column in ("context_lang", "question_lang"):
             if record.get(column):
                 record = {**record, column: check_language(record[column], f"{where}: {column}")}
-        context, question = (_text(record, column, where) for column in ("context", "question"))
+        context, question = (text_of(_get(record, name, where), name, where) for name in ("context", "question"))
         text_lang = record.get("context_lang") or context_lang or by_id
         asked_lang = record.get("question_lang") or question_lang or text_lang
         if text_lang is None:
             raise InputError(f"{where}: the language is unknown. Name it before the source, as in de={source}")
         if language is not None and language not in (text_lang, asked_lang):
             raise InputError(f"{where}: the languages are {asked_lang}+{text_lang} (question+context), not {language}")
-        question = clean_text(question).strip()
+        if not (question := clean_text(question).strip()):
+            raise InputError(f"{where}: the question is empty. Remove it.")
         answers = _answers(record, context, f"{where} (id {name!r})")
         rows.append((name, question, context, answers, asked_lang, text_lang, line))
     skipped = ", ".join(f"{count} in {code}" for code, count in sorted(others.items()))
@@ -172,13 +169,6 @@ def _questions(rows: Iterator[tuple[int, Record]], name: str) -> Iterator[tuple[
                 yield line, f"{where}.qas[{n}]", {**question, "context": _get(paragraph, "context", where)}
 
 
-def _text(record: Record, key: str, where: str) -> str:
-    value = text_of(_get(record, key, where), key, where)
-    if not value.strip():
-        raise InputError(f"{where}: {key!r} is empty. Remove the question.")
-    return value
-
-
 def _answers(record: Record, context: str, where: str) -> dict[str, list]:
     """Return `text` and `answer_start` of the answers: a dict of lists, a list of dicts, or columns of the row.
 
@@ -191,10 +181,10 @@ def _answers(record: Record, context: str, where: str) -> dict[str, list]:
             places = [place for answer in record["detected_answers"] for place in answer["char_spans"]]
             value = [{"text": context[start : end + 1], "answer_start": start} for start, end in places]
         # What stands at its offset was read right.
-        given = [(text_of(text, "text", where), start) for text, start in answer_spans(value)]
+        given = [(text_of(text, "text", where), start) for text, start in _answer_spans(value)]
+        if not any(text.strip() for text, _ in given):
+            raise InputError("the question has no answer, as in SQuAD 2.0. Remove such questions.")
         spans = [(text, _only_place(text, context) if start is None else int(start)) for text, start in given]
-    if not any(text.strip() for text, _ in spans):
-        raise InputError(f"{where}: the question has no answer, as in SQuAD 2.0. Remove such questions.")
     for text, start in spans:
         if not text.strip() or start < 0 or not context.startswith(text, start):
             raise InputError(
@@ -205,10 +195,21 @@ def _answers(record: Record, context: str, where: str) -> dict[str, list]:
     return {"text": texts, "answer_start": starts}
 
 
+def _answer_spans(answers: Any) -> list[tuple[str, Any]]:
+    """Return text and start (None if it is missing) of each answer: of a text, a dict of lists or a list of either."""
+    if isinstance(answers, str):
+        answers = ast.literal_eval(answers) if answers.startswith(("[", "{")) else [answers]
+    if isinstance(answers, Mapping):
+        texts, starts = answers["text"], answers.get("answer_start")
+        if isinstance(texts, str):
+            return [(texts, starts)]
+        return list(zip(texts, [None] * len(texts) if starts is None else starts, strict=True))
+    found = ({"text": answer} if isinstance(answer, str) else answer for answer in answers)
+    return [(answer["text"], answer.get("answer_start")) for answer in found]
+
+
 def _only_place(text: str, context: str) -> int:
     """Return where the context has an answer without an answer_start; a number stands in no other number."""
-    if not text.strip():
-        return NOWHERE
     places = [match.start() for match in re.finditer(rf"(?<!\d){re.escape(text)}(?!\d)", context)]
     if len(places) != 1:
         raise InputError(f"the answer {text!r:.40} has no answer_start, and occurs {len(places)} times. Give it.")

@@ -15,11 +15,12 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
+from hf_xalign.checks import check_choice
 from hf_xalign.config import imported
 from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.readers.files import Record
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError, explained, suggestion
+from hf_xalign.errors import explained
 from hf_xalign.modeling.languages import EMBEDDINGS, language_ids, language_number
 from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.modeling.xalign.config import modules_of
@@ -104,9 +105,7 @@ def find_task(name: str) -> type[Task]:
     if ":" in name:
         with explained(f"task={name}", ImportError, AttributeError):
             return imported(name)
-    if name not in TASKS:
-        known = ", ".join(TASKS)
-        raise InputError(f"task={name}: choose {known}, or module:Class{suggestion(name, TASKS)}")
+    check_choice([*TASKS, "module:Class"], task=name)
     return TASKS[name]
 
 

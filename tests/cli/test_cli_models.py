@@ -94,6 +94,8 @@ def test_retrieval_is_compared_by_sentence(models, capsys, tmp_path):
         assert f"{kind}, {metric}; mean over seeds 0, in points." in out and f"by the {test} over examples" in out
     assert main(argv) == 2
     assert "before/seed-0: there are example scores already" in capsys.readouterr().err
+    kept = json.loads((tmp_path / "kept" / "sentence_mean" / "after" / "seed-0" / "scores.json").read_text("utf-8"))
+    assert kept["inputs"] == {f"eval {given[1]}": load_parallel(given[1])._fingerprint}
 
 
 def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path, monkeypatch):
@@ -183,6 +185,9 @@ def test_a_run_is_scored_as_its_own_table_says(kind, run_of, capsys):
     few = evaluated(capsys, run, "--max_pairs", "5", "--tasks", "sentences")
     assert few["text"] == [f"hi: 5 pairs of the held-out text of {run}"]
     assert few["scores"]["after"]["hi"]["pool_sentences"] == 5
+    seen = f"hi={run.parent / 'train.jsonl'}"
+    trained = evaluated(capsys, run, "--data", seen, *data[1:], "--tasks", "sentences")
+    assert trained["text"][1:] == [f"{seen}: the run was trained on these pairs"]
 
 
 def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is_said(run_of, capsys, caplog):

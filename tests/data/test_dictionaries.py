@@ -69,8 +69,10 @@ def test_words_with_blanks_marks_and_repeated_translations(tmp_path):
 
 
 def test_names_of_files_and_splits_are_told(tmp_path, caplog):
+    caplog.set_level("INFO", "hf_xalign")
     load_dictionary(write(tmp_path / "en-pl.0-5000.txt", "kot cat\n"), "pol")
-    assert not caplog.text
+    [said] = caplog.messages
+    assert said.endswith("the first entry: 'kot' (en) = 'cat' (pol)")
     load_dictionary(write(tmp_path / "pl-en.0-5000.txt", "kot cat\n"), "pol")
     assert "pl-en.0-5000.txt: its first words are read as en" in caplog.text
     path = write(tmp_path / "a.csv", "en,lt,split\ndog,šuo,train\ncat,katė,test\n")

@@ -76,6 +76,11 @@ def treebank(texts, ids=None):
     return "\n".join(sentences)
 
 
+def sided_objects():
+    sides = ({"src": {"lang": "en", "text": en}, "tgt": {"lang": "de", "text": de}} for de, en in ROWS)
+    return "".join(f"{json.dumps(side)}\n" for side in sides)
+
+
 TALK = '<doc docid="1">\n<url>http://x</url>\n<speaker>x</speaker>\n</doc>\n'
 UNIT = '<tu><tuv xml:lang="de"><seg>{}</seg></tuv>{}<tuv xml:lang="en"><seg>{}</seg></tuv></tu>'
 ESCAPED = [(de.replace("&", "&amp;"), en.replace("&", "&amp;")) for de, en in ROWS]
@@ -95,8 +100,19 @@ FORMS = {
     "paracrawl, scored": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}\t0.9")},
     "ccaligned": {"a.tsv": lines("a.com\thttp://a.com/en\t{en}\thttp://a.com/de\t{de}")},
     "jparacrawl": {"a.txt": lines("www.a.com\twww.a.de\t0.7{n}\t{en}\t{de}")},
+    "objects that say their languages": {"a.jsonl": sided_objects()},
     "czeng": {"a.tsv": lines("subtitles-b{n}-0\t0.9\t0.8\t0.{n}\t{de}\t{en}")},
     "massive": {f"{side}.jsonl": utterances(texts) for side, texts in (("a", DE), ("b", EN))},
+    "ids of other names": {
+        name: f"{column}\ttext\n" + "".join(f"q{n}\t{text}\n" for n, text in texts)
+        for name, column, texts in (
+            ("a.tsv", "_id", [*enumerate(DE)]),
+            ("b.tsv", "sentenceId", [*enumerate(EN)][::-1]),
+        )
+    },
+    "rows of both languages": dict.fromkeys(
+        ("a.tsv", "b.tsv"), "No.\tLanguage Name\ttext\n" + lines("{n}\tGerman\t{de}\n{n}\tEnglish\t{en}")
+    ),
     "verses by their ids": {"a.txt": lines("GEN.1.{n}\t{de}"), "b.txt": "GEN.1.0\tIn.\n" + lines("GEN.1.{n}\t{en}")},
     "numbers of rows": {"a.txt": lines("{n}\t{de}"), "b.txt": lines("7{n}\t{en}")},
     "sentences in tags": {"a.de": lines("<s> {de} </s>"), "a.en": lines("<s> {en} </s>")},
@@ -439,6 +455,37 @@ def test_a_name_of_another_language_or_of_the_other_order_is_told(tmp_path, capl
     assert not read("de=@/x-de-en.tsv") and not read("fi=@/src.no.tsv", src_no_tsv=pairs)
     read("sw=@/en-sw.txt", **{"en-sw_txt": "dog\tmbwa\n"})
     assert "although the name says otherwise" in caplog.text
+    rows = "path\tsentence\ttranslation\nx.mp3\tRice\tMchele\n"
+    for name, count in (("covost_v2.en_sw.dev.tsv", 1), ("covost_v2.sw_en.dev.tsv", 0)):
+        caplog.clear()
+        load_parallel(f"sw={source_of({name: rows}, tmp_path)}")
+        assert caplog.text.count("although the file's name says otherwise") == count
+
+
+def test_names_of_folders_and_in_the_texts_languages_say_which_side_is_which(tmp_path):
+    for names in (("fi/dev.txt", "et/dev.txt"), ("soome.txt", "viro.txt"), ("suomi.txt", "eesti.txt")):
+        for name, text in zip(names, ("Talo\n", "Maja\n")):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+        pairs = load_parallel(f"et={tmp_path / names[0]},{tmp_path / names[1]}", target_lang="fi")
+        assert (pairs[0]["source"], pairs[0]["target"]) == ("Maja", "Talo"), names
+
+
+def test_forms_with_english_first_are_not_known_of_other_languages(tmp_path):
+    path = source_of({"a.tsv": "http://a.fi\thttp://a.et\tTalo\tMaja\n"}, tmp_path)
+    with pytest.raises(InputError, match="name them by their numbers"):
+        load_parallel(f"et={path}", target_lang="fi")
+
+
+@pytest.mark.parametrize("direction", ["en–sw", "en => sw", "en/sw", "English - Swahili"])
+def test_directions_of_rows_in_any_spelling(direction):
+    [pair] = load_parallel([{"pair": direction, "source": "Rice", "target": "Mchele"}], source_lang="sw")
+    assert pair["source"] == "Mchele"
+
+
+def test_an_unknown_way_with_empty_sides_is_refused():
+    with pytest.raises(InputError, match="on_empty=dorp: choose one of error, drop"):
+        load_parallel([{"fi": "Talo", "en": "House"}], on_empty="dorp")
 
 
 SAID = ["Pes spi.", "Dež pada."]
@@ -489,6 +536,13 @@ def test_a_column_that_may_reject_rows_is_told(tmp_path, caplog):
     for name in ("a.jsonl", "a.parquet"):
         assert len(load_parallel(f"lv={tmp_path / name}")) == 2
         assert f"{name}: the column 'Approved' is not read. If it rejects rows, remove them" in caplog.text
+
+
+def test_rejected_units_are_left_out(tmp_path):
+    units = (UNIT.format(de, f'<prop type="x-ConfirmationLevel">{level}</prop>', en)
+             for (de, en), level in zip(ESCAPED, ("RejectedTranslation", "Translated")))  # fmt: skip
+    path = source_of({"a.tmx": f"<tmx><header/><body>{''.join(units)}</body></tmx>"}, tmp_path)
+    assert load_parallel(f"de={path}")["source"][:] == DE[1:]
 
 
 def test_verses_are_joined_by_book_chapter_and_verse(tmp_path, caplog):

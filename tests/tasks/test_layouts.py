@@ -148,6 +148,8 @@ TEXTS = {
     "Allegro": ("a.tsv", "text\trating\na\t5\n", "pl", ["a", "5", 2]),
     "QQP": ("a.tsv", "question1\tquestion2\tis_duplicate\na\tb\t1\n", "en", ["a", "b", "1", 2]),
     "QNLI": ("a.tsv", "index\tquestion\tsentence\tlabel\n0\ta\tb\tentailment\n", "en", ["a", "b", "entailment", 2]),
+    "pairs of transformers": ("a.jsonl", '{"text": "a", "text_pair": "b", "label": "x"}', "mt", ["a", "b", "x", 1]),
+    "pairs by number": ("a.csv", "text1,text2,label\na,b,x\n", "ga", ["a", "b", "x", 2]),
     "SST-2": ("train.tsv", "sentence\tlabel\na b\t 1\n", "en", ["a b", "1", 2]),
     "IMDB, joined": ("a.csv", "review,sentiment\nreview,sentiment\na,pos\n", "en", ["a", "pos", 3]),
     "IMDB": ("a.csv", "review,sentiment\na,pos\n", "en", ["a", "pos", 2]),

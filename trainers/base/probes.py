@@ -60,10 +60,13 @@ class Probe:
 Probed = tuple[str, Probe, Mapping[str, ExampleScores]]
 
 
-def keep_examples(folder: Path, seed: int, examples: Mapping[str, Examples], probed: Iterable[Probed]) -> None:
-    """Write example scores of retrieval, by stage, and of probes to `NAME/STAGE/seed-<number>`, for `compare`."""
+def keep_examples(
+    folder: Path, seed: int, examples: Mapping[str, Examples], probed: Iterable[Probed], text: Iterable[Entry]
+) -> None:
+    """Write example scores of retrieval on a text, by stage, and of probes to `NAME/STAGE/seed-<number>`."""
+    inputs = {f"eval {entry['source']}": entry.get("fingerprint") for entry in text}
     for stage, stage_examples in examples.items():
-        save_examples(stage_examples, folder, f"{stage}/seed-{seed}")
+        save_examples(stage_examples, folder, f"{stage}/seed-{seed}", inputs=inputs)
     for stage, probe, probe_examples in probed:
         header = {"task": f"probe {probe.name}", "metric": probe.metric, "train_language": probe.train.language}
         write_examples(folder / probe.name / stage / f"seed-{seed}", probe_examples, **header)

@@ -342,7 +342,7 @@ def keep_scores(
     that there are, before and after. `about` returns the fields of `scores.json`, unless `run.json` has them.
     """
     system = folder.parent if re.fullmatch(r"seed-\d+", folder.name) else folder
-    keep_examples(system / "scores", record["seed"], examples, probed)
+    keep_examples(system / "scores", record["seed"], examples, probed, record["data"]["eval"])
     write_scores(folder, scores, how=read_mark(folder / RUN) or about(), warnings=find_warnings(record))
 
 

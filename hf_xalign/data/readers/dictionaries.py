@@ -61,6 +61,8 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
         if entries and sum(has_letter(words[side]) for words in entries) * 20 < len(entries):
             fault = f"hardly any {word} word has a letter, such as {entries[0][side]!r}"
             raise InputError(f"{path}: {fault}. Keep the two columns of words, for example by: cut -f 2,3")
+    for target, source in entries[:1]:
+        logger.info("%s: the first entry: %r (%s) = %r (%s)", path, target, target_lang, source, source_lang)
     return entries
 
 

@@ -102,15 +102,17 @@ def read_tmx(path: Path, source_lang: str | None, target_lang: str) -> Rows:
         if nested:
             logger.warning("%s: %s units inside one another are left out", path, f"{nested:,}")
         if pairs + nested < units:
-            lacking = f"{units - pairs - nested:,} of {units:,} units lack {source_lang} or {target_lang}"
-            logger.info("%s: %s and are left out; the file has %s", path, lacking, ", ".join(sorted(seen)))
+            lacking = (
+                f"{units - pairs - nested:,} of {units:,} units are rejected, or lack {source_lang} or {target_lang}"
+            )
+            logger.info("%s: %s, and are left out; the file has %s", path, lacking, ", ".join(sorted(seen)))
     if not pairs:
         has = ", ".join(sorted(seen)) or "none"
         raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}. Its languages are {has}.")
 
 
 def _units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield 1 and the texts of each unit; of units inside one another, their number and no texts."""
+    """Yield 1 and the texts of each unit, none of a rejected one; of units inside one another, their number."""
     depth = units = 0
     with open_bytes(path) as stream:
         try:
@@ -125,7 +127,9 @@ def _units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 # Converters of many-to-one links write one unit inside another.
                 count = sum(_tag(inner) == "tu" for inner in element.iter())
                 units += count
-                yield count, _segments(element) if count == 1 else {}
+                # Trados writes `RejectedTranslation`.
+                rejected = any((prop.text or "").startswith("Rejected") for prop in element.iterfind(".//{*}prop"))
+                yield count, _segments(element) if count == 1 and not rejected else {}
                 element.clear()
                 # Otherwise empty units would pile up in memory.
                 for body in root:

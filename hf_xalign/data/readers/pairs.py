@@ -136,17 +136,22 @@ class Columns:
 
     def announce(self, pair: forms.Pair, where: str, names: Iterable[str]) -> None:
         """Log which column holds which side, and warn if another one rates the pairs."""
-        source, target, directed, language, _ = pair
-        language = self.source_lang or language or "of any language"
-        line = f"{where}: {source!r} is the source ({language}), {target!r} the target "
-        line += f"({self.target_lang}, the pivot)"
-        if directed:
-            logger.info(line)
+        source, target, directed, language, by_language = pair
+        line = f"{where}: {source!r} is the source ({self.source_lang or language or 'of any language'}), "
+        line += f"{target!r} the target ({self.target_lang}, the pivot)"
+        is_named = by_language or not SAY_LANGUAGES.isdisjoint(map(str.lower, names))
+        doubt = "" if directed else ", by their order"
+        # CoVoST's `en_ca.tsv` has English in the column `sentence`.
+        if not is_named and forms.names_pivot_first(Path(where).name, self.source_lang, self.target_lang):
+            doubt = ", although the file's name says otherwise"
+        if doubt:
+            logger.warning("%s%s. If that is wrong, give source_column and target_column", line, doubt)
         else:
-            logger.warning("%s, by their order. If that is wrong, give source_column and target_column", line)
-            if rating := next((name for name in names if name.lower() in forms.JUDGED), None):
-                fault = "it says which sentences differ, and all are read as translations. Remove the others"
-                logger.warning("%s: if %r rates the pairs, %s", where, rating, fault)
+            logger.info(line)
+        rating = None if directed else next((name for name in names if name.lower() in forms.JUDGED), None)
+        if rating:
+            fault = "it says which sentences differ, and all are read as translations. Remove the others"
+            logger.warning("%s: if %r rates the pairs, %s", where, rating, fault)
 
 
 def texts_by_language(texts: files.Record) -> files.Record:
@@ -173,6 +178,10 @@ def row_languages(record: files.Record, pair: forms.Pair, target_lang: str) -> f
 
     The columns of `pair` hold sentences, also where their names could be those of languages.
     """
+    sides = [side for side in map(record.get, pair[:2]) if isinstance(side, Mapping)]
+    inside = [side.get(forms.column_of("row_language", side) or "") for side in sides]
+    if len(inside) == 2 and all(inside):  # {"source": {"lang": "fi", "text": ...}, "target": ...}
+        return dict(zip(forms.LANGUAGES, inside, strict=True))
     said = {name.lower(): record[name] for name in record.keys() - pair[:2] if name.lower() in SAY_LANGUAGES}
     if not said:
         return said

@@ -36,12 +36,18 @@ _GROUP = 50_000  # rows that a reader of a shard holds in memory
 _BATCH = 10_000  # rows
 
 
-def scan_columns(dataset: Dataset, *columns: str) -> Iterator[Any]:
-    """Yield the rows of these columns as Arrow tables, and release the pages after each table."""
+def scan_columns(dataset: Dataset, *columns: str) -> Iterator[pyarrow.Table]:
+    """Yield the rows of these columns as Arrow tables, and release the pages of each before the next one."""
     files = mapped_files(dataset)
-    for table in dataset.select_columns(list(columns)).with_format("arrow").iter(_ROWS):
-        yield table
-        release_pages(files)
+    # A view of the dataset in Arrow's format would have a fingerprint, which takes longer than a short text.
+    data, selected = dataset.data.table.select(columns), dataset._indices
+    for start in range(0, len(dataset), _ROWS):
+        if start:
+            release_pages(files)
+        if selected is None:
+            yield data.slice(start, _ROWS)
+        else:
+            yield data.take(selected.column(0).slice(start, _ROWS))
 
 
 def mapped_files(dataset: Dataset) -> frozenset[str]:
@@ -64,19 +70,11 @@ def release_pages(files: frozenset[str]) -> None:
             ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONTNEED)
 
 
-def scan_codes(pairs: Dataset, column: str) -> Iterator[Any]:
-    """Yield the values of a column of short texts as Arrow arrays; of selected rows, slow to scan, in one."""
-    if pairs._indices is None:
-        yield from (table[column] for table in scan_columns(pairs, column))
-    else:
-        yield pairs.data[column].take(pairs._indices.column(0))
-
-
 def count_languages(pairs: Dataset, column: str = "source_lang") -> Counter[str]:
     """Count the pairs of each language of a side."""
     counts = Counter[str]()
-    for codes in scan_codes(pairs, column):
-        for code in codes.value_counts().to_pylist():
+    for table in scan_columns(pairs, column):
+        for code in table[column].value_counts().to_pylist():
             counts[code["values"]] += code["counts"]
     return counts
 
@@ -85,8 +83,8 @@ def language_ids(pairs: Dataset, column: str = "source_lang") -> tuple[np.ndarra
     """Return the number of each row's language, int16 (rows,), and the languages by number, in order."""
     ordered = sorted(count_languages(pairs, column))
     parts = [np.empty(0, dtype=np.int16)]
-    for codes in scan_codes(pairs, column):
-        names = codes.combine_chunks().dictionary_encode()
+    for table in scan_columns(pairs, column):
+        names = table[column].combine_chunks().dictionary_encode()
         numbers = np.array(list(map(ordered.index, names.dictionary.to_pylist())), dtype=np.int16)
         parts.append(numbers[names.indices.to_numpy()])
     return np.concatenate(parts), ordered

@@ -231,6 +231,7 @@ def check_pieces(
 
     `pivot_tokenizer` is the tokenizer of the target side, if it differs.
     """
+    dataset = dataset.with_format(None)
     for side, side_tokenizer in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
         code = f"{side}_lang"
         names: Sequence[str | None] = [None]
@@ -240,8 +241,8 @@ def check_pieces(
         column = side if side in dataset.column_names else f"{side}_words"
         for number, language in enumerate(names):
             rows = np.random.default_rng(0).permutation(np.flatnonzero(languages == number))
-            sample = dataset.with_format(None).select(np.sort(rows[:_SAMPLE]))
-            check_vocabulary(side_tokenizer, sample[column], language, f"{what}, {side}")
+            sample = dataset[column][np.sort(rows[:_SAMPLE]).tolist()]
+            check_vocabulary(side_tokenizer, sample, language, f"{what}, {side}")
 
 
 # Encoders whose tokenizer was said not to fit.

@@ -92,13 +92,14 @@ def check_dataset(data: Any, name: str) -> Dataset:
 
 def check_values(dataset: Dataset, column: str, name: str) -> None:
     """Raise an InputError if a column of text, words, links or labels holds something else, or null in a row."""
-    kind = inner = dataset.features.arrow_schema.field(column).type
+    kind = inner = dataset.data.schema.field(column).type
     held, depth, remedy = _HELD[column]
     while depth and isinstance(inner, _LISTS):
         inner, depth = inner.value_type, depth - 1
-    item = getattr(dataset.features[column], "feature", None)
-    numbers = held == "links" or hasattr(item, "int2str")  # class labels
-    good = pyarrow.types.is_integer(inner) if numbers else str(inner) in ("string", "large_string", "string_view")
+    good = held != "links" and str(inner) in ("string", "large_string", "string_view")
+    if pyarrow.types.is_integer(inner):
+        is_class = hasattr(getattr(dataset.features[column], "feature", None), "int2str")
+        good = held == "links" or is_class
     if not pyarrow.types.is_null(inner) and (depth or not good):
         raise InputError(f"{name}: the column {column} holds {kind}, not {held}. {remedy}")
     if held == "links" and not pyarrow.types.is_null(inner):

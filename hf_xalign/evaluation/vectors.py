@@ -11,6 +11,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check_choice
+from hf_xalign.data import arrow
 from hf_xalign.data.batches.pairs import SIDES, Pooling
 from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit, prompted, token_limit
 from hf_xalign.data.parallel import only_language
@@ -34,8 +35,8 @@ class EncodedText(NamedTuple):
 
 def language_rows(dataset: Dataset) -> dict[str, np.ndarray]:
     """Return the ascending row numbers, int64, of each `source_lang`; languages are sorted."""
-    languages = np.asarray(dataset["source_lang"][:])
-    return {language: np.flatnonzero(languages == language) for language in sorted(set(languages.tolist()))}
+    numbers, names = arrow.language_ids(dataset)
+    return {name: np.flatnonzero(numbers == number) for number, name in enumerate(names)}
 
 
 def side_texts(

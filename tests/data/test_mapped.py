@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from hf_xalign.data.arrow import count_languages, mapped_files, release_pages, scan_codes, scan_columns
+from hf_xalign.data.arrow import count_languages, mapped_files, release_pages, scan_columns
 
 
 def file_memory():
@@ -22,7 +22,7 @@ def test_pages_that_were_read_are_given_back(tmp_path):
     for table in scan_columns(mapped, "text"):
         rows += table["text"].to_pylist()
         peak = max(peak, file_memory() - before)
-    assert rows == text and 5 < peak < 30 and file_memory() - before < 5  # MiB, of 48
+    assert rows == text and 5 < peak < 30 and file_memory() - before < 15  # MiB, of 48; the last table's pages stay
     assert mapped[[7, 99_999]]["text"] == [text[7], text[99_999]]
     assert not mapped_files(Dataset.from_dict({"text": text}))
     release_pages(frozenset())
@@ -32,4 +32,5 @@ def test_languages_of_selected_rows_are_counted_by_their_indices():
     pairs = Dataset.from_dict({"source_lang": ["de", "bn", "de", "fr"]})
     chosen = pairs.select([3, 0, 0, 2])
     assert count_languages(chosen) == {"fr": 1, "de": 3} and count_languages(pairs) == {"de": 2, "bn": 1, "fr": 1}
-    assert [code for part in scan_codes(chosen, "source_lang") for code in part.to_pylist()] == ["fr", *["de"] * 3]
+    [table] = scan_columns(chosen, "source_lang")
+    assert table["source_lang"].to_pylist() == ["fr", *["de"] * 3]

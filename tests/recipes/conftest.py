@@ -51,7 +51,7 @@ ROWS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _short_runs(request):
-    """Leave out a third of a short run: pictures are written undrawn, and pages that were read are kept."""
+    """Leave out what takes a third of a short run: pictures are written undrawn."""
     if request.path.stem == "test_pictures":
         yield
         return
@@ -62,7 +62,6 @@ def _short_runs(request):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hf_xalign.evaluation.plots.histogram_grid", undrawn)
-        patch.setattr("hf_xalign.data.arrow.release_pages", lambda files: None)
         yield
 
 

@@ -45,7 +45,7 @@ def check_language(code: object, where: str) -> str:
     that begins with `where`.
     """
     if isinstance(code, str) and _PATTERN.fullmatch(code):
-        return "-".join([canonical_language(code), *_variants(code)])
+        return "-".join([canonical_language(find_language(code) or code), *_variants(code)])
     raise InputError(f"{where} is {code!r:.60}, not a language code such as de, ckb or zh-Hant. Correct it.")
 
 

@@ -185,6 +185,7 @@ def other_language(record: Mapping[str, Any], language: str) -> str | None:
     """Return the language that a record names in columns of its own, if it is not the one asked for, or its script."""
     script = record.get(column_of("script", record) or "")
     for name, value in record.items():
+        value = value[0] if isinstance(value, list) and value else value  # HPLT's, whose first is the likeliest
         code = find_language(value) if name.lower().replace(" ", "_") in OF_ROW and isinstance(value, str) else None
         code = f"{code}_{script}" if code and script else code
         if code and closest_language(language, (code,)) is None:

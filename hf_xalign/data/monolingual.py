@@ -25,7 +25,7 @@ from hf_xalign.errors import InputError, explained
 
 _FORMATS = (".txt", *TABLES)
 TEXT = SourceKind((*_FORMATS, ".conllu"))
-_READING = 8  # raise it when the same input gives other rows: cached tables are then replaced
+_READING = 9  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows
 _TEXT, _WORDS = pyarrow.string(), pyarrow.list_(pyarrow.string())
 
@@ -52,18 +52,16 @@ def load_monolingual(
         return trees.select(range(min(len(trees), max_sentences or len(trees))))
     column = "text" if paths and file_format(paths[0]) == ".txt" else text_column
     dataset = _read(paths[0], column, lang) if paths else load_hub(str(source), "train", revision)
-    name = "text"
-    feature = dataset.features.get(column)
+    name, feature = "text", dataset.features.get(column)
     if words and isinstance(feature, (List, LargeList)):
         name, feature = "words", feature.feature
     # A column of structs has a dict for its feature, without a dtype.
     if getattr(feature, "dtype", None) not in ("string", "large_string"):
         raise _no_column(source, column, dataset.column_names)
-    if max_sentences is not None:
-        dataset = dataset.select(range(min(max_sentences, len(dataset))))
+    dataset = dataset if max_sentences is None else dataset.select(range(min(max_sentences, len(dataset))))
     dataset = dataset.select_columns([column])
     dataset = dataset if column == name else dataset.rename_column(column, name)
-    if name == "text" and (fault := forms.fault_of_marks([text or "" for text in dataset[:SAMPLE]["text"]])):
+    if name == "text" and (fault := forms.fault_of_marks([*filter(None, dataset[:SAMPLE]["text"])])):
         raise InputError(f"{source}: the text is {fault}.")
     if name == "text" and lang:
         warn_of_language(filter(None, dataset[:SAMPLE]["text"]), lang, str(source))
@@ -105,7 +103,7 @@ def _batches(path: Path, column: str, lang: str | None) -> Iterator[pyarrow.Reco
 
 
 def _clean(value: Any) -> Any:
-    """Return a text, or a list of words, without U+FEFF."""
-    if isinstance(value, list):
-        return list(map(_clean, value))
-    return value.replace(MARK, "") if isinstance(value, str) else value
+    """Return a text without U+FEFF, or "" for a mark of emptiness; the same of a list of words."""
+    if isinstance(value, str):
+        return "" if value in forms.EMPTY else value.replace(MARK, "")
+    return list(map(_clean, value)) if isinstance(value, list) else value

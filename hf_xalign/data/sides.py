@@ -214,12 +214,13 @@ def warn_of_text(texts: Sequence[str], lang: str, name: str) -> None:
 
 
 def warn_of_language(texts: Iterable[str], lang: str, name: str) -> None:
-    """Warn if function words show that a text of one language is in another one."""
+    """Warn if function words or letters show that a text of one language is in another one."""
     sample = [*{*texts}]
     words = " ".join(sample).lower().split()
     odd = _in_another(sample, likely_language(lang).language)
     absence = _absence(_count_words(words), len(words), len(sample), lang)
-    if fault := next(chain(_odd_texts(odd, len(sample), "are in another language"), absence), None):
+    script = _other_scripts(sample, (), lang, "en")
+    if fault := next(chain(_odd_texts(odd, len(sample), "are in another language"), script, absence), None):
         logger.warning("%s: the text may not be in %s: %s. Name its language, or correct the file", name, lang, fault)
 
 

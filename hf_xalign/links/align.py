@@ -32,7 +32,7 @@ from hf_xalign.data.arrow import (
     write_shard,
 )
 from hf_xalign.data.encoding import check_pieces, check_vocabulary, tokenizer_fingerprint
-from hf_xalign.data.load import as_parallel
+from hf_xalign.data.load import as_parallel, join_languages
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.words import WORDS
 from hf_xalign.environment import progress
@@ -215,6 +215,8 @@ def align_shards(
         raise InputError(f"{folder} holds a finished result. Give another folder, or remove it.")
     files, columns = _open_files(sources)
     counts = count_links(_languages(files))
+    sample = pyarrow.Table.from_batches(read_rows(files, last=_CHECKED, columns=COLUMNS))
+    join_languages(Dataset(normalize(sample)), "the shards")  # warns of swapped sides, for example
     rules = make_rules(aligner, fit_pairs=fit_pairs, model=model, device=device, **options)
     if rules.kind == "pharaoh":
         raise InputError("aligner pharaoh reads the links of one text in order. Give another aligner for shards.")

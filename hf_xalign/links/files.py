@@ -37,14 +37,11 @@ class PharaohReader:
 
     def __init__(self, path: str | Path, pairs: int):
         self.path = path
-        lines, lowest = 0, list[int]()
-        for links in read_pharaoh(path):
-            lines += 1
-            if links:
-                lowest.append(min(map(min, links)))
-        if lines != pairs:
+        lines = [min(map(min, links), default=-1) for links in read_pharaoh(path)]
+        lowest = [number for number in lines if number >= 0]
+        if len(lines) != pairs:
             raise InputError(
-                f"{path} has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same "
+                f"{path} has {len(lines)} lines for {pairs} sentence pairs. Write one line for each pair, in the same "
                 "order, and an empty line for a pair without links."
             )
         self._from_one = min(lowest, default=0) > 0

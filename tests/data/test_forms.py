@@ -657,7 +657,7 @@ REFUSED = {
     ),
     "numbers of rows": (
         {"a.tsv": "".join(f"{n}\tsentence {n}\n" for n in range(20))},
-        "nearly no source has a letter",
+        "counts or numbers of rows",
     ),
     "another script in a small file": (
         {"a.jsonl": "".join(f'{{"source": "数{n} は", "target": "数{n} の"}}\n' for n in range(20))},

@@ -90,7 +90,7 @@ UNITS = [
     ("asked", "expected", "said"),
     [
         ("pt", [("c", "a"), ("e", "d")], ["1 of 2 pairs have pt-PT for pt", "1 of 2 pairs have en-GB for en"]),
-        ("uz_Latn", [("g", "f")], ["2 of 3 units lack uz_Latn or en"]),
+        ("uz_Latn", [("g", "f")], ["2 of 3 units are rejected, or lack uz_Latn or en"]),
         ("uzb_Cyrl", [("ғ", "f")], []),
         ("zh-Hant", [("h", "f")], ["1 of 1 pairs have zh-HK for zh-Hant"]),
         ("cmn_Hans", [("i", "f")], []),
@@ -355,6 +355,37 @@ def test_text_of_one_language_leaves_out_other_languages_and_splits(tmp_path, ca
     assert "news.gl.txt: read as sl, although its name says gl" in caplog.text
 
 
+def test_text_of_one_language_in_forms_of_the_web_and_of_subtitles(tmp_path, caplog):
+    sentences = [f"Treni namba {n}{n} inaondoka" for n in range(30)]
+    forms = {  # how a line is written: what the error says
+        "{}\n\n00:01.000 --> 00:02.000\n": "marked with times",  # WebVTT
+        "Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{}\n": "marked with times",  # SubStation
+        "{} ||| The train leaves\n": "in two columns",
+        "treni O\nnamba B-NUM\n\n": "tagged",
+        "treni 1204\n": "counts",
+        "7\n": "counts",
+        "3,{}\n": "numbered",
+        "WARC/1.0\nContent-Length: 9\n{}\n": "heads of its pages",
+        "__label__sw {}\n": "marked with languages",
+        "1. {}\n\n\n": "numbered",  # most lines are empty
+    }
+    for form, fault in forms.items():
+        path = write(tmp_path / "a.txt", "".join(map(form.format, sentences[:9])))
+        with pytest.raises(InputError, match=f"the text is .*{fault}"):
+            load_monolingual(path)
+    verses = write(tmp_path / "b.txt", "\n".join([*sentences[:2], "<range>", sentences[3]]) + "\n")
+    assert load_monolingual(verses)["text"][:] == [*sentences[:2], "", sentences[3]]
+    hplt = [{"text": "a", "lang": ["swh_Latn", "eng_Latn"]}, {"text": "b", "lang": ["eng_Latn", "swh_Latn"]}]
+    fineweb = [{"text": "a", "language": "srp", "language_script": "Cyrl"}]
+    fineweb.append({**fineweb[0], "text": "b", "language_script": "Latn"})
+    glot = [{"text": "a", "lang_script": "ful_Latn"}, {"text": "b", "lang_script": "ful_Adlm"}]
+    for lang, rows in (("sw", hplt), ("sr", fineweb), ("ff", glot)):
+        path = write(tmp_path / "c.jsonl", "".join(map("{}\n".format, map(json.dumps, rows))))
+        caplog.clear()
+        assert load_monolingual(path, lang=lang)["text"][:] == ["a"], lang
+        assert "rows in other languages" in caplog.text
+
+
 def test_a_text_in_another_language_is_told(tmp_path, caplog):
     german = "".join(f"Das ist der Satz {n}, und die Katze schläft nicht mit dem Hund.\n" for n in range(40))
     english = "".join(f"This is the sentence {n}, and the cats are not with that dog.\n" for n in range(40))
@@ -364,6 +395,8 @@ def test_a_text_in_another_language_is_told(tmp_path, caplog):
         ("en", german, "may not be in en: 40 of 40"),
         ("de", german, ""),
         ("lt", german, ""),  # without a list of words
+        ("sw", "".join(f"यह वाक्य {n} है\n" for n in range(40)), "may not be in sw: 40 of 40"),
+        ("sr", "".join(f"ovo je rečenica {n}\n" for n in range(40)), ""),  # in its other script
     ):
         caplog.clear()
         load_monolingual(write(tmp_path / "a.txt", text), lang=lang)

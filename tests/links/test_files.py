@@ -4,11 +4,12 @@ import json
 from contextlib import nullcontext
 
 import pytest
+from datasets import Dataset
 from support.text import bitext
 
 from hf_xalign.cli.main import main
 from hf_xalign.errors import InputError
-from hf_xalign.links.align import align_words
+from hf_xalign.links.align import align_shards, align_words
 from hf_xalign.links.files import read_gold
 from hf_xalign.links.frozen import make_evaluation_links, read_links
 
@@ -90,6 +91,25 @@ def test_links_in_columns_that_count_from_1_are_told(tmp_path):
         (tmp_path / "a.jsonl").write_text("".join(json.dumps({**row, "links": links}) + "\n" for _ in range(count)))
         with pytest.raises(InputError, match="links counts words from 1") if refused else nullcontext():
             assert len(read_links(tmp_path / "a.jsonl")) == count
+
+
+def test_links_of_swapped_sides_and_in_names_of_languages_are_told(tmp_path, caplog):
+    sides = ("that cat and the dog are not with {}", "die Katze und der Hund sind nicht {}")
+    row = {"source_lang": "German", "target_lang": "English", "links": [[0, 1]]}
+    rows = []
+    for number in range(30):
+        texts = dict(zip(("source", "target"), (side.format(number) for side in sides)))
+        rows.append(row | texts | {f"{side}_words": text.split() for side, text in texts.items()})
+    (tmp_path / "a.jsonl").write_text("".join(map("{}\n".format, map(json.dumps, rows))))
+    assert read_links(tmp_path / "a.jsonl").unique("source_lang") == ["de"]
+    assert "a.jsonl: " in caplog.text and "the sides are swapped" in caplog.text
+    caplog.clear()
+    Dataset.from_list([r | {"source_lang": "de", "target_lang": "en"} for r in rows]).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    (tmp_path / "words").write_text("cat Hund\n")
+    align_shards([tmp_path / "a.parquet"], tmp_path / "out", f"dictionary:{tmp_path}/words")
+    assert "the shards: " in caplog.text and "the sides are swapped" in caplog.text
 
 
 def test_repeated_pairs_are_no_candidates():

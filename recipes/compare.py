@@ -31,7 +31,7 @@ class CompareArguments:
     seeds: list[int] | None = option("Data", "Seeds to compare. Default: all.", None, distinct=True)
     permutations: int = option("Tests", "Number of permutations of the permutation test.", 10_000)
     concatenate_seeds: bool = option(
-        "Tests", "Swap the answers of each seed independently (Efimov et al. 2022), not of all seeds together.", False
+        "Tests", "Permutation test: swap the answers of each seed apart (Efimov et al. 2022), not together.", False
     )
     resamples: int = option("Tests", "Number of bootstrap resamples of examples and seeds for the intervals.", 2000)
     seed: int = option("Tests", "Seed of permutations and resamples.", 0, least=0)

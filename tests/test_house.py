@@ -26,7 +26,7 @@ FLOORS = 7
 CAPS = {
     "cli": (1402, 20),
     "core": (2739, 54),
-    "data": (6846, 109),
+    "data": (6845, 109),
     "evaluation": (1863, 17),
     "explore": (233, 2),
     "hub": (343, 9),
@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (4534, 66),
     "objectives": (1188, 8),
     "prepare": (882, 3),
-    "recipes": (2360, 26),
+    "recipes": (2361, 26),
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (706, 8),

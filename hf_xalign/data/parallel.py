@@ -98,8 +98,7 @@ def check_values(dataset: Dataset, column: str, name: str) -> None:
         inner, depth = inner.value_type, depth - 1
     good = held != "links" and str(inner) in ("string", "large_string", "string_view")
     if pyarrow.types.is_integer(inner):
-        is_class = hasattr(getattr(dataset.features[column], "feature", None), "int2str")
-        good = held == "links" or is_class
+        good = held == "links" or hasattr(getattr(dataset.features[column], "feature", None), "int2str")
     if not pyarrow.types.is_null(inner) and (depth or not good):
         raise InputError(f"{name}: the column {column} holds {kind}, not {held}. {remedy}")
     if held == "links" and not pyarrow.types.is_null(inner):

@@ -86,7 +86,8 @@ class Paper:
     @classmethod
     def read(cls, name: str, root: Path, data: Mapping[str, str]) -> Paper:
         """Read a paper's file; `data` replaces the places of its text."""
-        content = yaml.safe_load((FOLDER / f"{name}.yaml").read_text("utf-8"))
+        text = (FOLDER / f"{name}.yaml").read_text("utf-8")
+        content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         content["data"] |= {key: data[key] for key in content["data"].keys() & data}
         return cls(name, content, root / name)
 

@@ -29,7 +29,8 @@ def _perturb(model):
             key = f"{os.environ['HF_XALIGN_PERTURB']} {name} {tuple(weight.shape)}"
             generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
             noise = torch.rand(weight.shape, generator=generator, dtype=torch.float64) * 2 - 1
-            weight.data.add_(1e-6 * noise.to(weight.dtype))
+            # A zero is zero on every CPU: a head whose bias is zero is a new one.
+            weight.data.add_(1e-6 * noise.to(weight.dtype) * (weight != 0))
 
 
 if "HF_XALIGN_PERTURB" in os.environ:

@@ -1,16 +1,11 @@
 """hf_xalign: align the languages of a multilingual encoder.
 
-Names are imported on first use, so `import hf_xalign` takes milliseconds and does not load torch. It also lets PEFT
-load MAO's modules, whether PEFT is imported before or after it.
+Names are imported on first use, so `import hf_xalign` takes milliseconds and does not load torch.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hf_xalign._version import __version__
@@ -59,43 +54,6 @@ __all__ = [
     *_HOME,
     *(f"{method}{part}" for method in _METHODS for part in ("Config", "Trainer")),
 ]
-
-
-class _ConfigOnUse(type):
-    """Placeholder of `XAlignConfig` in PEFT's table, which imports the real class on first use."""
-
-    def __getattr__(cls, name: str) -> object:
-        return getattr(importlib.import_module("hf_xalign.modeling").XAlignConfig, name)
-
-    def __call__(cls, *args: object, **kwargs: object) -> object:
-        return importlib.import_module("hf_xalign.modeling").XAlignConfig(*args, **kwargs)
-
-
-class _PeftTables:
-    """Import hook that adds `XALIGN` to the tables of `peft.mapping` as soon as they exist."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path) if name == "peft.mapping" else None
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                self.fill(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-    @staticmethod
-    def fill(mapping: ModuleType) -> None:
-        """Add the placeholder, which `hf_xalign.modeling` replaces by the real class."""
-        mapping.PEFT_TYPE_TO_CONFIG_MAPPING.setdefault("XALIGN", _ConfigOnUse("XAlignConfig", (), {}))
-
-
-if "peft.mapping" in sys.modules:
-    _PeftTables.fill(sys.modules["peft.mapping"])
-else:
-    sys.meta_path.insert(0, _PeftTables())
 
 
 def __getattr__(name: str) -> object:

@@ -47,15 +47,14 @@ _NO_TOKENS = "is not allowed, because settings are pickled and pushed with the m
 def parse(
     dataclass_types: Sequence[type | str],
     argv: CommandLine | Sequence[str] | None = None,
-    *,
-    description: str | None = None,
+    **help_texts: str | None,
 ) -> tuple:
     """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
     The classes have no field name in common. One instance of each is returned, in order. A class that takes seconds to
     import is given by name, `module:Class`, and imported when the others are filled and checked. `argv` are the
-    arguments without the program's name, by default `sys.argv[1:]`, or a line that is open already. The line breaks
-    of `description` are kept.
+    arguments without the program's name, by default `sys.argv[1:]`, or a line that is open already. `help_texts`
+    are argparse's `prog` and `description`, whose line breaks are kept.
 
     Example:
         >>> @dataclasses.dataclass
@@ -68,7 +67,7 @@ def parse(
         Traceback (most recent call last):
         hf_xalign.errors.InputError: unknown option --rte; did you mean '--rate'?
     """
-    line = argv if isinstance(argv, CommandLine) else CommandLine(dataclass_types, argv, description=description)
+    line = argv if isinstance(argv, CommandLine) else CommandLine(dataclass_types, argv, **help_texts)
     return line.fill()
 
 
@@ -84,12 +83,11 @@ class CommandLine:
         self,
         dataclass_types: Sequence[type | str],
         argv: Sequence[str] | None = None,
-        *,
-        description: str | None = None,
+        **help_texts: str | None,
     ) -> None:
         words = list(sys.argv[1:] if argv is None else argv)
         if {"-h", "--help"} & set(words):
-            _Parser(list(map(imported, dataclass_types)), True, description=description).print_help()
+            _Parser(list(map(imported, dataclass_types)), True, **help_texts).print_help()
             raise SystemExit(0)
         if hidden := next((word for word in words if mask_secrets(word) != word), None):
             raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")

@@ -43,7 +43,7 @@ def main(argv: list[str]) -> None:
     from hf_xalign.cache import check_output, write_text
     from hf_xalign.config import parse
 
-    (args,) = parse((CompareArguments,), argv, description=__doc__)
+    (args,) = parse((CompareArguments,), argv, prog="hf-xalign compare", description=__doc__)
     if args.markdown:
         check_output(args.markdown, file=True)
 

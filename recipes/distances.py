@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     """Run the command with its words."""
     from hf_xalign.config import parse
 
-    (data,) = parse(ARGUMENTS, argv, description=__doc__)
+    (data,) = parse(ARGUMENTS, argv, prog="hf-xalign distances", description=__doc__)
     data.check_files()
 
     from hf_xalign.cache import check_output

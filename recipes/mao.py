@@ -8,7 +8,7 @@ Your own encoder and text: as in `hf-xalign train fao`. `--preset` chooses the m
 one of the paper's. `--peft_type lora` trains LoRA (or another PEFT method) with the same objective; add `--preset
 adapter`, whose batches and schedule fit modules inside the encoder. Prints the scores before and after,
 and where everything was saved. The folder is an adapter: `hf_xalign.load` loads it with its encoder, and so do
-`PeftModel.from_pretrained` and `AutoModel.from_pretrained` after `import hf_xalign`. The folder also holds
+`PeftModel.from_pretrained` and `AutoModel.from_pretrained` after `import hf_xalign.modeling`. The folder also holds
 `results.json` (the record of the run), `eval_links.jsonl` (the evaluation links) and a model card.
 """
 

@@ -55,7 +55,8 @@ def main(argv: list[str]) -> None:
     """Run the command with its words."""
     from hf_xalign.config import parse
 
-    (args,) = parse(ARGUMENTS, [word for word in argv if word != "--list"], description=__doc__)
+    words = [word for word in argv if word != "--list"]
+    (args,) = parse(ARGUMENTS, words, prog="hf-xalign reproduce", description=__doc__)
 
     from hf_xalign.cache import check_output
     from hf_xalign.recipes.parts.tables import find

@@ -25,24 +25,24 @@ FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1402, 20),
-    "core": (2739, 54),
-    "data": (6845, 109),
+    "core": (2695, 54),
+    "data": (6862, 109),
     "evaluation": (1863, 17),
     "explore": (233, 2),
     "hub": (343, 9),
-    "links": (1679, 24),
+    "links": (1682, 24),
     "mapping": (1243, 16),
     "metrics": (480, 2),
     "model_cards": (536, 0),
     "modeling": (4534, 66),
     "objectives": (1188, 8),
     "prepare": (882, 3),
-    "recipes": (2361, 26),
+    "recipes": (2362, 26),
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (706, 8),
-    "tasks": (2832, 47),
-    "trainers": (6515, 64),
+    "tasks": (2834, 47),
+    "trainers": (6520, 64),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -104,7 +104,7 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
         raise InputError(f"{method} runs in one process. Remove --processes and --accelerate_config.")
     # The import sets the threads before torch reads them.
     recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
-    line = config.CommandLine(recipe.ARGUMENTS, words, description=recipe.__doc__)
+    line = config.CommandLine(recipe.ARGUMENTS, words, prog=f"hf-xalign train {method}", description=recipe.__doc__)
     # The lines of other recipes did, before their settings are imported.
     if alone:
         line.check_files()

@@ -163,8 +163,18 @@ def word_columns(names: Iterable[str]) -> tuple[list[str], str, str] | None:
 
 def column_of(kind: str, names: Iterable[str]) -> str | None:
     """Return the column of a kind of `columns.tsv`, such as `split`, which MASSIVE calls `partition`, or None."""
-    by_name = {name.strip().casefold().replace(" ", "_"): name for name in names}
-    return next((by_name[name] for name in _NAMES[kind] if name in by_name), None)
+    return next(iter(columns_of(kind, names)), None)
+
+
+def columns_of(kind: str, names: Iterable[str]) -> list[str]:
+    """Return all columns of a kind of `columns.tsv`, the likeliest first."""
+    by_name = {plain_name(name): name for name in names}
+    return [by_name[name] for name in _NAMES[kind] if name in by_name]
+
+
+def plain_name(column: str) -> str:
+    """Return a column's name as `columns.tsv` has it: `language_name` for `Language Name`."""
+    return column.strip().casefold().replace(" ", "_")
 
 
 def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
@@ -184,9 +194,9 @@ def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
 def other_language(record: Mapping[str, Any], language: str) -> str | None:
     """Return the language that a record names in columns of its own, if it is not the one asked for, or its script."""
     script = record.get(column_of("script", record) or "")
-    for name, value in record.items():
+    for value in map(record.__getitem__, columns_of("row_language", record)):
         value = value[0] if isinstance(value, list) and value else value  # HPLT's, whose first is the likeliest
-        code = find_language(value) if name.lower().replace(" ", "_") in OF_ROW and isinstance(value, str) else None
+        code = find_language(value) if isinstance(value, str) else None
         code = f"{code}_{script}" if code and script else code
         if code and closest_language(language, (code,)) is None:
             return code

@@ -28,7 +28,7 @@ from hf_xalign.data import arrow, forms
 from hf_xalign.data.parallel import COLUMNS, check_columns, check_dataset, describe_pair, is_by_language
 from hf_xalign.data.readers.files import FORMATS, Rows, file_format, of_split
 from hf_xalign.data.readers.pairs import SAY_LANGUAGES, Columns, check_row_language, read_aligned, read_file
-from hf_xalign.data.sides import SAMPLE, faults_of_pairs
+from hf_xalign.data.sides import SAMPLE, faults_of_pairs, warn_of_pairs
 from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import is_first_process
@@ -239,7 +239,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     """
     dataset = check_dataset(data, name)
     columns = {*dataset.column_names}
-    is_named = {"source", "target"} <= columns and not {*map(str.lower, columns)} & SAY_LANGUAGES - {*COLUMNS}
+    is_named = {"source", "target"} <= columns and not {*map(forms.plain_name, columns)} & SAY_LANGUAGES - {*COLUMNS}
     # Pairs of words or of token ids need no text.
     if not is_named and not {"source_words", "source_ids"} & columns:
         opened = _open_dataset(dataset, "dataset", name, Columns(source_lang, target_lang or "en"))
@@ -342,8 +342,7 @@ def stream_parallel(
         # `prepare` takes escapes out.
         text = dict(zip(COLUMNS, map(list, zip(*sample))))
         text |= {side: list(map(html.unescape, text[side])) for side in COLUMNS[:2]}
-        for fault in faults_of_pairs(Dataset.from_dict(text)):
-            logger.warning("%s: %s", name, fault)
+        warn_of_pairs(Dataset.from_dict(text), name)
     yield from (pair[: len(COLUMNS)] for pair in itertools.chain(sample, pairs))
 
 
@@ -383,8 +382,7 @@ def join_languages(data: Any, name: str) -> Dataset:
         joined = read_dataset(data, name)
     # What `load_parallel` made is checked.
     if not sources(joined) and {*COLUMNS} <= {*joined.column_names}:
-        for fault in faults_of_pairs(joined):
-            logger.warning("%s: %s", name, fault)
+        warn_of_pairs(joined, name)
     return joined
 
 

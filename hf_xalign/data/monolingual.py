@@ -58,9 +58,11 @@ def load_monolingual(
     # A column of structs has a dict for its feature, without a dtype.
     if getattr(feature, "dtype", None) not in ("string", "large_string"):
         raise _no_column(source, column, dataset.column_names)
-    dataset = dataset if max_sentences is None else dataset.select(range(min(max_sentences, len(dataset))))
+    if max_sentences is not None:
+        dataset = dataset.select(range(min(max_sentences, len(dataset))))
     dataset = dataset.select_columns([column])
-    dataset = dataset if column == name else dataset.rename_column(column, name)
+    if column != name:
+        dataset = dataset.rename_column(column, name)
     if name == "text" and (fault := forms.fault_of_marks([*filter(None, dataset[:SAMPLE]["text"])])):
         raise InputError(f"{source}: the text is {fault}.")
     if name == "text" and lang:

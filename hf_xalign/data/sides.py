@@ -53,6 +53,12 @@ def faults_of_pairs(pairs: Dataset) -> Iterator[str]:
             yield f"{describe_pair(dict(zip(COLUMNS, group[0])))}: {fault}"
 
 
+def warn_of_pairs(pairs: Dataset, name: str) -> None:
+    """Warn of what is wrong with the sides of pairs, which [`faults_of_pairs`] finds."""
+    for fault in faults_of_pairs(pairs):
+        logger.warning("%s: %s", name, fault)
+
+
 def faults_of_sides(
     sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str
 ) -> Iterator[str]:

@@ -32,8 +32,9 @@ from hf_xalign.data.arrow import (
     write_shard,
 )
 from hf_xalign.data.encoding import check_pieces, check_vocabulary, tokenizer_fingerprint
-from hf_xalign.data.load import as_parallel, join_languages
+from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.data.sides import warn_of_pairs
 from hf_xalign.data.words import WORDS
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -216,7 +217,7 @@ def align_shards(
     files, columns = _open_files(sources)
     counts = count_links(_languages(files))
     sample = pyarrow.Table.from_batches(read_rows(files, last=_CHECKED, columns=COLUMNS))
-    join_languages(Dataset(normalize(sample)), "the shards")  # warns of swapped sides, for example
+    warn_of_pairs(Dataset(normalize(sample)), "the shards")
     rules = make_rules(aligner, fit_pairs=fit_pairs, model=model, device=device, **options)
     if rules.kind == "pharaoh":
         raise InputError("aligner pharaoh reads the links of one text in order. Give another aligner for shards.")

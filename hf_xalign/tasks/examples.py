@@ -186,7 +186,9 @@ def read_examples(
         record = {column: _in_language(value, language) for column, value in record.items()}
         record, left_out = name_columns(record, where)
         # Texts that are labelled by their languages are all read.
-        if label_column not in forms.OF_ROW and (other := forms.other_language(record, language)):
+        if label_column not in forms.columns_of("row_language", record) and (
+            other := forms.other_language(record, language)
+        ):
             left_out = f"in {other}"
         if label_column != "answer" and record.get("answer") in ("reject", "ignore"):  # as Prodigy's annotators do
             left_out = "rejected by an annotator"

@@ -53,6 +53,7 @@ def test_help_and_mistakes_import_nothing_heavy(run_folder):
     lines = [line for line in out.splitlines() if line.startswith("STATUS")]
     wrong = (["fly"], ["train", "fao", "--processes", "x"], *calls[-5:])
     assert lines == [f"STATUS {2 * (call in wrong)} [] {call}" for call in calls]
+    assert all(f"usage: hf-xalign {name} " in out for name in COMMANDS)
 
 
 def test_mistakes_are_one_line_and_status_2(capsys, tmp_path, monkeypatch):

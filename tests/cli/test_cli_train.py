@@ -133,6 +133,7 @@ def test_help_of_each_method_is_its_recipes(capsys):
         with pytest.raises(SystemExit):
             main(["train", method, "--", "--help"])  # of the recipe itself
         text = capsys.readouterr().out
+        assert text.startswith(f"usage: hf-xalign train {method} ")
         assert "--output_dir" in text and "--processes" not in text and "--accelerate_config" not in text
         ours, _, inherited = text.partition("\nInherited from transformers.TrainingArguments:\n")
         assert "--output_dir" in ours and bool(inherited) == (method != "mapping") and "hub_token" not in text

@@ -130,6 +130,9 @@ FORMS = {
     "fast_align": {"a.txt": lines("{de} ||| {en}")},
     "bars and a score": {"a.aligned": lines("{de} ||| {en} ||| -1.{n}")},
     "wmt24++": {"a.jsonl": lines('{{"lp": "en-de_DE", "source": "{en}", "target": "{de}"}}')},
+    "names of columns with blanks": {
+        "a.csv": "Source Language,Target Language,source,target\n" + lines("en,de,{en},{de}")
+    },
     "smol": {"a.jsonl": lines('{{"sl": "en", "tl": "de", "src": "{en}", "trg": "{de}"}}')},
     "wmt's scored translations": {"a.csv": "lp,src,mt,ref\n" + lines("de-en,{de},x,{en}")},
     "a direction for each row": {"a.jsonl": lines('{{"direction": "en>de", "source": "{en}", "target": "{de}"}}')},

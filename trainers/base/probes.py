@@ -64,12 +64,17 @@ def keep_examples(
     folder: Path, seed: int, examples: Mapping[str, Examples], probed: Iterable[Probed], text: Iterable[Entry]
 ) -> None:
     """Write example scores of retrieval on a text, by stage, and of probes to `NAME/STAGE/seed-<number>`."""
-    inputs = {f"eval {entry['source']}": entry.get("fingerprint") for entry in text}
+    inputs = fingerprints("eval", text)
     for stage, stage_examples in examples.items():
         save_examples(stage_examples, folder, f"{stage}/seed-{seed}", inputs=inputs)
     for stage, probe, probe_examples in probed:
         header = {"task": f"probe {probe.name}", "metric": probe.metric, "train_language": probe.train.language}
         write_examples(folder / probe.name / stage / f"seed-{seed}", probe_examples, **header)
+
+
+def fingerprints(kind: str, entries: Iterable[Mapping[str, Any]]) -> dict[str, object]:
+    """Return the inputs of a `scores.json` for a kind of text, of which [`compare`] tells other text."""
+    return {f"{kind} {entry['source']}": entry.get("fingerprint") for entry in entries}
 
 
 def probe_entries(probes: Sequence[Probe]) -> dict[str, list[Entry]]:

@@ -44,7 +44,7 @@ from hf_xalign.tables import before_table
 from hf_xalign.tasks.results import RUN, write_scores
 from hf_xalign.tasks.task import TaskScores
 from hf_xalign.trainers.base.papers import find_paper
-from hf_xalign.trainers.base.probes import Probe, Probed, keep_examples, probe_entries
+from hf_xalign.trainers.base.probes import Probe, Probed, fingerprints, keep_examples, probe_entries
 from hf_xalign.trainers.base.tracking import track_record
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def about_scores(
     """
     inputs: dict[str, object] = {}
     for kind, entries in sources.items():
-        inputs |= {f"{kind} {entry['source']}": entry.get("fingerprint") for entry in entries}
+        inputs |= fingerprints(kind, entries)
     for kind, name in models.items():
         if name:
             inputs[kind] = weights_digest(Path(base_entry(name)["name"] or ""))

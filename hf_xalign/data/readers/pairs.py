@@ -56,7 +56,7 @@ class Columns:
             raise self.missing(names, name)
         about_rows = {forms.column_of(kind, names) for kind in ("split", "reviewed")}
         wanted = {*inside, *WORDS, *(pair or ())[:2], *about_rows}
-        return [column for column in names if column in wanted or column.lower() in SAY_LANGUAGES]
+        return [column for column in names if column in wanted or forms.plain_name(column) in SAY_LANGUAGES]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
         """Make the error for columns whose names do not say which two hold the sides."""
@@ -65,7 +65,7 @@ class Columns:
         else:
             languages = f"{self.source_lang!r} and {self.target_lang!r} or " if self.source_lang else ""
             wanted = f"not one column each for {languages}'source' and 'target'"
-        if {*columns} & {*forms.OF_ROW}:
+        if forms.columns_of("row_language", columns):
             hint += ". If each row is in one language, name the file for each side: de=FILE,FILE"
         names = [name if len(name) <= 40 else f"{name[:37]}..." for name in columns]
         return InputError(
@@ -139,7 +139,7 @@ class Columns:
         source, target, directed, language, by_language = pair
         line = f"{where}: {source!r} is the source ({self.source_lang or language or 'of any language'}), "
         line += f"{target!r} the target ({self.target_lang}, the pivot)"
-        is_named = by_language or not SAY_LANGUAGES.isdisjoint(map(str.lower, names))
+        is_named = by_language or not SAY_LANGUAGES.isdisjoint(map(forms.plain_name, names))
         doubt = "" if directed else ", by their order"
         # CoVoST's `en_ca.tsv` has English in the column `sentence`.
         if not is_named and forms.names_pivot_first(Path(where).name, self.source_lang, self.target_lang):
@@ -148,7 +148,7 @@ class Columns:
             logger.warning("%s%s. If that is wrong, give source_column and target_column", line, doubt)
         else:
             logger.info(line)
-        rating = None if directed else next((name for name in names if name.lower() in forms.JUDGED), None)
+        rating = None if directed else next((name for name in names if forms.plain_name(name) in forms.JUDGED), None)
         if rating:
             fault = "it says which sentences differ, and all are read as translations. Remove the others"
             logger.warning("%s: if %r rates the pairs, %s", where, rating, fault)
@@ -182,7 +182,8 @@ def row_languages(record: files.Record, pair: forms.Pair, target_lang: str) -> f
     inside = [side.get(forms.column_of("row_language", side) or "") for side in sides]
     if len(inside) == 2 and all(inside):  # {"source": {"lang": "fi", "text": ...}, "target": ...}
         return dict(zip(forms.LANGUAGES, inside, strict=True))
-    said = {name.lower(): record[name] for name in record.keys() - pair[:2] if name.lower() in SAY_LANGUAGES}
+    plain = {forms.plain_name(name): record[name] for name in record.keys() - pair[:2]}
+    said = {name: value for name, value in plain.items() if name in SAY_LANGUAGES}
     if not said:
         return said
     for name in (*forms.DIRECTIONS, *forms.OF_ROW):

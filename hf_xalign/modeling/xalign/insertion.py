@@ -36,7 +36,7 @@ def with_alignment(
     its class, so `Trainer` and pipelines work:
 
     - `save_pretrained` and `Trainer`'s checkpoints write one folder. [`hf_xalign.load`] loads it as this function
-      returned the model, to train and save it again. After `import hf_xalign`,
+      returned the model, to train and save it again. After `import hf_xalign.modeling`,
       `AutoModelForSequenceClassification.from_pretrained(folder)` gives the same outputs with all weights frozen.
       Without the package peft, transformers loads the model without the module.
     - [`hf_xalign.hub.push`] makes a repository of the folder that loads in these ways too. If the folder is uploaded

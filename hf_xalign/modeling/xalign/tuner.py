@@ -1,7 +1,7 @@
 """MAO's modules as a PEFT method, `XALIGN`: bottleneck adapters in the layers, and a module on top of them.
 
-After `import hf_xalign`, PEFT and transformers load its folders as they load LoRA's. Without this import, PEFT raises
-KeyError('XALIGN').
+After `import hf_xalign.modeling`, PEFT and transformers load its folders as they load LoRA's. Without this import,
+PEFT raises KeyError('XALIGN').
 """
 
 from __future__ import annotations

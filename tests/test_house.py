@@ -26,7 +26,7 @@ FLOORS = 7
 CAPS = {
     "cli": (1402, 20),
     "core": (2695, 54),
-    "data": (6862, 109),
+    "data": (6869, 109),
     "evaluation": (1863, 17),
     "explore": (233, 2),
     "hub": (343, 9),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (706, 8),
-    "tasks": (2834, 47),
+    "tasks": (2825, 47),
     "trainers": (6520, 64),
 }
 

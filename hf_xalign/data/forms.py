@@ -17,7 +17,7 @@ import logging
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,7 +70,6 @@ LANGUAGES = {side: _NAMES[side] + _NAMES[f"doubtful_{side}"] for side in ("sourc
 # These count only if all that a row has hold codes.
 DOUBTFUL_LANGUAGES = {*_NAMES["doubtful_source_lang"], *_NAMES["doubtful_target_lang"]}
 DIRECTIONS = _NAMES["direction"]  # `en-de_DE` in WMT24++
-JUDGED = _NAMES["judged"]  # scores or classes of pairs that may be no translations
 SPLITS = frozenset({"train", "validation", "dev", "val", "valid", "test"})  # no languages, as names of parts of a set
 # Columns of a row's language, which is that of the source unless it is the pivot.
 OF_ROW = _NAMES["row_language"]
@@ -153,11 +152,10 @@ def place_columns(names: Sequence[str]) -> list[str]:
     return found if all(found) else []
 
 
-def word_columns(names: Iterable[str]) -> tuple[list[str], str, str] | None:
+def word_columns(names: Collection[str]) -> tuple[list[str], str, str] | None:
     """Return the columns of places, words and labels of a table with one word a row, or None for another one."""
-    by_name = {name.strip(" #").lower(): name for name in names}
-    kinds = (_NAMES[kind] for kind in ("document_of_word", "sentence_of_word", "word", "tag"))
-    document, sentence, word, tag = ([by_name[name] for name in kind if name in by_name] for kind in kinds)
+    kinds = ("document_of_word", "sentence_of_word", "word", "tag")
+    document, sentence, word, tag = (columns_of(kind, names) for kind in kinds)
     return ([*document, *sentence] if sentence else [], word[0], tag[0]) if word and tag else None
 
 
@@ -174,7 +172,7 @@ def columns_of(kind: str, names: Iterable[str]) -> list[str]:
 
 def plain_name(column: str) -> str:
     """Return a column's name as `columns.tsv` has it: `language_name` for `Language Name`."""
-    return column.strip().casefold().replace(" ", "_")
+    return (column.strip(" #") or column).casefold().replace(" ", "_")
 
 
 def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
@@ -193,9 +191,12 @@ def choose_split(values: Iterable[Any], split: str, name: str) -> str | None:
 
 def other_language(record: Mapping[str, Any], language: str) -> str | None:
     """Return the language that a record names in columns of its own, if it is not the one asked for, or its script."""
+    nested = record.get(column_of("about_row", record) or "")
+    record = {**nested, **record} if isinstance(nested, Mapping) else record
     script = record.get(column_of("script", record) or "")
     for value in map(record.__getitem__, columns_of("row_language", record)):
         value = value[0] if isinstance(value, list) and value else value  # HPLT's, whose first is the likeliest
+        value = value.get("label") if isinstance(value, Mapping) else value
         code = find_language(value) if isinstance(value, str) else None
         code = f"{code}_{script}" if code and script else code
         if code and closest_language(language, (code,)) is None:
@@ -445,7 +446,7 @@ def looks_like_header(
         # Two names of one language are text: `Englisch (USA)`, `English (United States)`.
         inside = []
         for cell in cells:
-            found = (_language(word, asked) for word in (cell, *cell.split()))
+            found = (_language(word, asked) for word in (cell, *cell.split()) if len(word) > 3)  # not `en`
             inside.append({canonical_language(code) for code in found if code})
         named = len(codes) == 2 or any(of_side) or _is_asked(next(iter(codes.values())), asked)
         return inside[0].isdisjoint(inside[1]) and named

@@ -280,6 +280,8 @@ def _load_files(name: str, opened: _Opened, max_pairs: int | None, on_empty: _Em
         # `hf-xalign align-words` writes words and links.
         with arrow.open_parquet(files[0]) as file:
             linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
+            if linked and forms.column_of("split", file.schema_arrow.names):
+                logger.warning("%s: the rows of all splits are read. Link each split by itself", name)
     names = (str(files[0]), str(files[1])) if form == "aligned" else (name, name)
     hashes = [checksum(file, "blake2b") for file in files]  # none for a dataset
     content = [dataset._fingerprint] if dataset else [linked and ("linked", keep_unlinked), *hashes]

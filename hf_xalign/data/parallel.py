@@ -107,9 +107,10 @@ def check_values(dataset: Dataset, column: str, name: str) -> None:
         linked = pyarrow.compute.sum(pyarrow.compute.greater(pyarrow.compute.list_value_length(links), 0)).as_py()
         if lowest and lowest > 0 and linked >= ENOUGH:
             raise InputError(f"{name}: the column {column} {FROM_ONE}")
-    values = dataset[column] if dataset.data[column].null_count else ()
-    for row, value in enumerate(values):
-        if value is None:
+    cells = dataset.data[column]
+    inside = pyarrow.compute.list_flatten(cells) if isinstance(kind, _LISTS) else cells
+    for row, value in enumerate(dataset[column] if cells.null_count or inside.null_count else ()):
+        if value is None or (isinstance(value, list) and None in value):
             raise InputError(f"{name}, row {row}: the column {column} is empty. Fill it, or remove the row.")
 
 

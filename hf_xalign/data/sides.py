@@ -19,6 +19,7 @@ from hf_xalign.language_codes import letters_in, likely_language, unicode_script
 
 logger = logging.getLogger(__name__)
 
+Texts = Sequence[str]  # of one side
 # Pairs whose sides are checked: enough for a share of 5%, and read in no time from a corpus of any size.
 SAMPLE = 1000
 _BLOCK = 50  # consecutive ones of them
@@ -59,9 +60,7 @@ def warn_of_pairs(pairs: Dataset, name: str) -> None:
         logger.warning("%s: %s", name, fault)
 
 
-def faults_of_sides(
-    sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str
-) -> Iterator[str]:
+def faults_of_sides(sources: Texts, targets: Texts, source_lang: str, target_lang: str) -> Iterator[str]:
     """Yield what is wrong with the two sides, and the remedy, without a model: marks of tools, then languages."""
     for side, texts in (("source", sources), ("target", targets)):
         if fault := forms.fault_of_marks(texts):
@@ -90,7 +89,7 @@ def _scripts(code: str) -> frozenset[str]:
     return unicode_scripts(str(likely_language(code).script))
 
 
-def _rows_are_apart(sources: Sequence[str], targets: Sequence[str]) -> bool:
+def _rows_are_apart(sources: Texts, targets: Texts) -> bool:
     """Return whether most numbers and acronyms that both sides have are in different rows."""
     rows = [({*_COPIED.findall(source)}, {*_COPIED.findall(target)}) for source, target in zip(sources, targets)]
     # All rows, and parts of them, because a line may be missing in the middle.
@@ -111,15 +110,13 @@ def entries_are_swapped(first: set[str], second: set[str], source_lang: str, tar
     return scripts_are_swapped(second, first, source_lang, target_lang)
 
 
-def _swapped_scripts(
-    sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str
-) -> Iterator[str]:
+def _swapped_scripts(sources: Texts, targets: Texts, source_lang: str, target_lang: str) -> Iterator[str]:
     if scripts_are_swapped(sources, targets, source_lang, target_lang):
         why = f"the source ({source_lang}) is in the script of the target ({target_lang})"
         yield f"the sides are swapped, because {why}"
 
 
-def _other_words(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> Iterator[str]:
+def _other_words(sources: Texts, targets: Texts, source_lang: str, target_lang: str) -> Iterator[str]:
     different = {*sources}, {*targets}
     source, target = (" ".join(side).lower().split() for side in different)
     in_source, in_target = map(_count_words, (source, target))
@@ -140,7 +137,7 @@ def _few_sources(sources: Sequence[str], *_: object) -> Iterator[str]:
         yield "most sources are one of a few strings, so they are no sentences"
 
 
-def _copies(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> Iterator[str]:
+def _copies(sources: Texts, targets: Texts, source_lang: str, target_lang: str) -> Iterator[str]:
     alike = [source for source, target in zip(sources, targets) if source == target]
     long = [text for text in alike if len(text.split()) >= _SENTENCE]
     own, pivot = (likely_language(code).language for code in (source_lang, target_lang))
@@ -148,7 +145,7 @@ def _copies(sources: Sequence[str], targets: Sequence[str], source_lang: str, ta
         yield f"{len(alike)} of {len(sources)} sources are the same as their targets, such as {(long or alike)[0]!r}"
 
 
-def _repeats(sources: Sequence[str], targets: Sequence[str], *_: object) -> Iterator[str]:
+def _repeats(sources: Texts, targets: Texts, *_: object) -> Iterator[str]:
     # A text that translates many others, such as `TODO` and `Loading...`.
     for side, texts in (("source", sources), ("target", targets)):
         text, count = Counter(texts).most_common(1)[0]
@@ -156,9 +153,7 @@ def _repeats(sources: Sequence[str], targets: Sequence[str], *_: object) -> Iter
             yield f"{text!r} is the {side} of {count} different texts"
 
 
-def _other_scripts(
-    sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str
-) -> Iterator[str]:
+def _other_scripts(sources: Texts, targets: Texts, source_lang: str, target_lang: str) -> Iterator[str]:
     own, pivot = _scripts(source_lang), _scripts(target_lang)
     # A source may be in the target's script.
     for side, texts, scripts in (("sources", sources, own and pivot and own | pivot), ("targets", targets, pivot)):
@@ -167,16 +162,14 @@ def _other_scripts(
         yield from _odd_texts(odd, len(texts), f"{side} are in another script")
 
 
-def _other_languages(
-    sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str
-) -> Iterator[str]:
+def _other_languages(sources: Texts, targets: Texts, source_lang: str, target_lang: str) -> Iterator[str]:
     changed = [pair for pair in zip(sources, targets) if pair[0] != pair[1]]
     own, pivot = (likely_language(code).language for code in (source_lang, target_lang))
     for side, texts, lang in zip(("sources", "targets"), zip(*changed), (own, pivot)):
         yield from _odd_texts(_in_another(texts, lang, pivot), len(sources), f"{side} are in another language")
 
 
-def _no_letters(sources: Sequence[str], targets: Sequence[str], source_lang: str, *_: object) -> Iterator[str]:
+def _no_letters(sources: Texts, targets: Texts, source_lang: str, *_: object) -> Iterator[str]:
     letters = letters_in(_scripts(source_lang))
     # Numbers of rows, for example.
     if sum(letters.search(text) is not None for text in sources) * 20 < len(sources):

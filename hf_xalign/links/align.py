@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Files = Sequence[tuple[Path, int]]  # with their numbers of pairs
 RECORD = "align-words.json"  # settings and shards, written last
 _PART = 100_000  # pairs in a shard
 _CHECKED = 1000  # pairs of a language pair whose words are checked against an encoder's vocabulary
@@ -215,8 +216,9 @@ def align_shards(
     if (folder / RECORD).exists():
         raise InputError(f"{folder} holds a finished result. Give another folder, or remove it.")
     files, columns = _open_files(sources)
-    counts = count_links(_languages(files))
-    sample = pyarrow.Table.from_batches(read_rows(files, last=_CHECKED, columns=COLUMNS))
+    counted = progress(files, desc="Counting pairs", unit=" files", leave=False)
+    counts = count_links(chain.from_iterable(_rows([file], columns=LANGUAGES) for file in counted))
+    sample = pyarrow.Table.from_batches(_rows(files, last=_CHECKED, columns=COLUMNS))
     warn_of_pairs(Dataset(normalize(sample)), "the shards")
     rules = make_rules(aligner, fit_pairs=fit_pairs, model=model, device=device, **options)
     if rules.kind == "pharaoh":
@@ -234,7 +236,7 @@ def align_shards(
     shards = min(shards or -(-total // _PART), total)
     with open_work(folder, digest(settings, versions, inputs, shards)) as work:
         pairs = tuple((pair, count) for pair, (count, _) in counts.items())
-        job = Job(rules, work, pairs, partial(read_rows, files, columns=columns), load, parallel=True)
+        job = Job(rules, work, pairs, partial(_rows, files, columns=columns), load, parallel=True)
         if tokenizer:
             for pair in counts:
                 for words, language in zip(zip(*job.words(pair, _CHECKED)), pair):
@@ -287,13 +289,15 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
     return files, [name for name in (*COLUMNS, *WORDS) if name in first.names]
 
 
-def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[pyarrow.RecordBatch]:
-    for file in progress(files, desc="Counting pairs", unit=" files", leave=False):
-        for batch in read_rows([file], columns=LANGUAGES):
-            for column in LANGUAGES:
-                for code in batch[column].unique().to_pylist():
-                    check_language(code, f"{file[0]}: {column}")
-            yield batch
+def _rows(files: Files, **part: Any) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the rows of files in which each language has one code."""
+    for batch in read_rows(files, **part):
+        for column in LANGUAGES:
+            codes = batch[column].to_pylist()
+            names = {code: check_language(code, f"{files[0][0]}: {column}") for code in {*codes}}
+            position = batch.schema.get_field_index(column)
+            batch = batch.set_column(position, column, pyarrow.array(list(map(names.get, codes))))
+        yield batch
 
 
 def _scan(datasets: Sequence[Dataset]) -> Iterator[pyarrow.Table]:
@@ -326,12 +330,10 @@ def _link_dataset(job: Job, dataset: Dataset, keep_unlinked: bool, path: Path) -
     check_links({name: (links[name], too_long[name]) for name in links}, len(dataset))
 
 
-def _link_shard(
-    job: Job, files: Sequence[tuple[Path, int]], folder: Path, number: int, shards: int
-) -> tuple[dict[str, Any], list[Path]]:
+def _link_shard(job: Job, files: Files, folder: Path, number: int, shards: int) -> tuple[dict[str, Any], list[Path]]:
     total = sum(rows for _, rows in files)
     first, last = total * number // shards, total * (number + 1) // shards
-    rows = normalize(pyarrow.Table.from_batches(read_rows(files, first, last)))
+    rows = normalize(pyarrow.Table.from_batches(_rows(files, first=first, last=last)))
     with statistical.one_thread() if job.rules.kind in STATISTICAL_ALIGNERS else nullcontext():
         table, too_long = job.link(rows)
     languages = {}

@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 from datasets import Dataset
+from pyarrow import ArrowException
 
 from hf_xalign.cache import map_rows, replacing
 from hf_xalign.data.load import as_parallel, note_sources
-from hf_xalign.data.parallel import LINKED, check_columns, distinct_pairs
+from hf_xalign.data.parallel import LINKED, check_columns, distinct_pairs, only_language
 from hf_xalign.data.readers.files import TABLES, file_format, read_jsonl
 from hf_xalign.data.sides import warn_of_pairs
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.links.align import align_words
 from hf_xalign.links.symmetrization import LinkFilters
 from hf_xalign.record import EVAL_LINKS
@@ -56,9 +57,11 @@ def read_links(path: str | Path) -> Dataset:
     """Read a file of [`keep_links`]; an InputError names the first row without a field, or an unknown language."""
     # As `align-words` writes them: JSON Lines, or a shard.
     read = TABLES.get(file_format(Path(path)), read_jsonl)
-    rows = Dataset.from_list([record for _, record in read(Path(path)) if record])
+    with explained(f"{path}: a column holds values of several kinds", ArrowException):
+        rows = Dataset.from_list([record for _, record in read(Path(path)) if record])
+    check_columns(rows, LINKED, str(path), "Make the evaluation links again.")
     pairs = as_parallel(rows, str(path))
+    only_language(pairs, "target_lang", str(path))
     warn_of_pairs(pairs, str(path))
-    pairs = check_columns(pairs, LINKED, str(path), "Make the evaluation links again.")
     pairs = pairs.select_columns([column for column in (*LINKED, ALL_LINKS) if column in pairs.column_names])
     return note_sources(pairs, [{"source": str(path), "hub_id": None, "pairs": len(rows)}])

@@ -215,7 +215,7 @@ class Job:
     def words(self, pair: Pair | None, size: int) -> Iterator[tuple[list[str], list[str]]]:
         """Yield the words, as the aligner sees them, of a sample of one language pair (None: of all)."""
         count = sum(count for counted, count in self.counts if pair in (None, counted))
-        chosen = statistical.draw_sample(count, size, self.rules.seed)
+        chosen = np.sort(np.random.default_rng(self.rules.seed).choice(count, min(size, count), replace=False))
         seen = 0
         for table in self.scan():
             rows = np.arange(len(table)) if pair is None else _rows_of(table, pair)

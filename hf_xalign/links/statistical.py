@@ -178,8 +178,3 @@ def one_thread() -> threadpool_limits:
     # Only libraries that are loaded are limited.
     import_thot()
     return threadpool_limits(1, "openmp")
-
-
-def draw_sample(total: int, size: int, seed: int) -> np.ndarray:
-    """Return the ascending numbers of `size` of `total` sentence pairs, or of all if there are fewer."""
-    return np.sort(np.random.default_rng(seed).choice(total, min(size, total), replace=False))

@@ -221,7 +221,7 @@ def read_examples(
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
     found = Examples(source, language, Dataset.from_list(rows), unit, digest(rows), hub_commit(hub))
-    _warn_of_labels(source, found.label_names)
+    _warn_of_labels(source, found.label_names, [str(row.get("label")) for row in rows])
     return found
 
 
@@ -345,11 +345,13 @@ def _check_words(source: str, rows: Sequence[Record]) -> None:
         raise InputError(f"{source}: {fault}.")
 
 
-def _warn_of_labels(source: str, labels: set[str]) -> None:
+def _warn_of_labels(source: str, labels: set[str], texts: Sequence[str]) -> None:
     """Warn of labels or kinds of spans that are scores or counts, differ in capitals or join others (`joy|anger`)."""
     labels = {re.sub("^[BI]-", "", label) for label in labels}
     numbers = sorted(filter(_NUMBER.fullmatch, labels))
-    scores = [label for label in numbers if "." in label or len(numbers) < len(labels)]
+    # The number that one text alone has may be that of a row of totals.
+    once = [label for label, count in Counter(texts).items() if count == 1 and len(texts) > 10 * len(labels)]
+    scores = [label for label in numbers if "." in label or len(numbers) < len(labels) or label in once]
     by_case = {label.casefold(): label for label in labels}
     for label in sorted(labels):
         joins = labels.issuperset(parts := re.split(r" ?[|;,+/] ?| ", label)) and len(parts) > 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from hf_xalign.data import forms
 from hf_xalign.data.arrow import finished_shards, of_one_split, open_parquet
 from hf_xalign.data.load import load_hub
 from hf_xalign.data.readers import conll, files
-from hf_xalign.data.readers.files import Cells, Record, Rows, of_split
+from hf_xalign.data.readers.files import Cells, Record, Records, Rows, lowered, of_split
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.errors import InputError
@@ -29,8 +28,6 @@ LABELLED = SourceKind(SUFFIXES, ("package", "folder", "pattern"), ".pos")
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
 _FASTTEXT = re.compile(r"__label__(?P<label>\S+)[\s,]+(?P<text>(?!__label__).*)")
 
-Records = Iterator[tuple[int, Cells]]
-
 
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, Dataset | None]:
     """Return the unit of places (`line` or `row`), the records with their places, and the dataset of a Hub source."""
@@ -38,23 +35,15 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
     if scheme == "hub":
         dataset = load_hub(source, split, revision)
         named = map(partial(_with_names, names=class_names(dataset.features)), dataset)
-        return "row", _lowered(enumerate(named, 1)), dataset
+        return "row", lowered(enumerate(named, 1)), dataset
     if scheme == "folder":
         paths = finished_shards(paths[0], split)
     if scheme == "pattern":
         paths = of_one_split(paths, split, source)
     rows = of_split(lambda: itertools.chain.from_iterable(map(read_rows, paths)), split, source)
     if scheme == "pattern":
-        return "example", enumerate((row for _, row in _lowered(rows)), 1), None
-    return "line", _lowered(rows), None
-
-
-def _lowered(rows: Rows) -> Records:
-    """Yield the records of rows with their columns in lower case (`Text`), unless two would then have one name."""
-    for line, row in rows:
-        if row is not None:
-            times = Counter(map(str.lower, row))
-            yield line, {name.lower() if times[name.lower()] == 1 else name: value for name, value in row.items()}
+        return "example", enumerate((row for _, row in lowered(rows)), 1), None
+    return "line", lowered(rows), None
 
 
 def class_names(features: Mapping[str, Any]) -> dict[str, list[str]]:

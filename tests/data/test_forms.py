@@ -115,6 +115,10 @@ FORMS = {
     ),
     "verses by their ids": {"a.txt": lines("GEN.1.{n}\t{de}"), "b.txt": "GEN.1.0\tIn.\n" + lines("GEN.1.{n}\t{en}")},
     "numbers of rows": {"a.txt": lines("{n}\t{de}"), "b.txt": lines("7{n}\t{en}")},
+    "sentences in numbered tags": {
+        "a.de": lines("<s snum={n}> {de} </s>"),
+        "a.en": lines('<S snum="{n}"> {en} </S>'),
+    },
     "sentences in tags": {"a.de": lines("<s> {de} </s>"), "a.en": lines("<s> {en} </s>")},
     "talks in many languages": {
         "a.jsonl": lines('{{"translations": {{"language": ["de", "en"], "translation": ["{de}", "{en}"]}}}}')
@@ -568,6 +572,9 @@ def test_pairs_that_are_rated_are_told(tmp_path, caplog):
     for name, text in (("a.tsv", "sentence1\tsentence2\tlabel\nTalo\tA car\t0\n"), ("b.tsv", "a\tb\nTalo\tA car\n")):
         load_parallel(f"fi={source_of({name: text}, tmp_path)}")
     assert caplog.text.count("which sentences differ") == caplog.text.count("if 'label' rates the pairs") == 1
+    mlqe = "index\toriginal\ttranslation\tmean\tz_mean\n1\tTalo\tA car\t12\t-1.2\n"
+    load_parallel(f"fi={source_of({'c.tsv': mlqe}, tmp_path)}")
+    assert caplog.text.count("if 'z_mean' rates the pairs") == 1
 
 
 @pytest.mark.parametrize("refs", [{"refA": "b", "gpt": "x"}, {"refA": {"ref": "b", "id": 1}}, [{"text": "b"}]])
@@ -761,6 +768,8 @@ MARKED = {
     "sch&ouml;n": "escaped",
     "* Hund": "numbered or bulleted",
     "> Hund": "numbered or bulleted",
+    "1204 Der Hund": "numbered or bulleted",
+    "dog 1. Hund 2. Rüde": "numbered inside one text",
     "Klick <BR> hier": "full of markup",
     "Klick {1>hier<1}": "full of markup",
     '<g id="1">Klick</g>': "full of markup",

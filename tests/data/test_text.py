@@ -339,8 +339,21 @@ def test_text_of_one_language_in_every_format(tmp_path):
     rows = {"a.tsv": "id\ttext\n" + "".join(f"1\t{line}\n" for line in full), "a.json": json.dumps({"text": full})}
     for name, text in rows.items():
         assert load_monolingual(write(tmp_path / name, text))["text"][:] == full
-    path = write(tmp_path / "a.jsonl", '{"satz": "eins", "n": 1}\n')
+    path = write(tmp_path / "a.jsonl", '{"Satz": "eins", "n": 1}\n')
     assert load_monolingual(path, text_column="satz")["text"][:] == ["eins"]
+
+
+def test_text_of_one_language_with_null_in_capitals_and_under_other_names(tmp_path, monkeypatch):
+    data = Dataset.from_dict({"TEXT": ["Voda je.", None, "Strom."]})
+    data.to_parquet(tmp_path / "a.parquet")
+    put_on_hub(monkeypatch, data)
+    for source in (tmp_path / "a.parquet", "owner/name"):
+        assert load_monolingual(source, lang="cs")["text"][:] == ["Voda je.", "", "Strom."]
+    for name in ("news.2019.cs.shuffled.deduped.gz", "Europarl.cs-en.cs", "wiki.cs.gz"):
+        assert load_monolingual(write(tmp_path / name, "Voda je.\n"), lang="cs")["text"][:] == ["Voda je."]
+    for name in ("a.iob2", "a.vec", "a.ts"):
+        with pytest.raises(InputError, match=r"text is read from \.txt"):
+            load_monolingual(write(tmp_path / name, "Voda je.\n"))
 
 
 def test_text_of_one_language_leaves_out_other_languages_and_splits(tmp_path, caplog):
@@ -368,6 +381,9 @@ def test_text_of_one_language_in_forms_of_the_web_and_of_subtitles(tmp_path, cap
         "WARC/1.0\nContent-Length: 9\n{}\n": "heads of its pages",
         "__label__sw {}\n": "marked with languages",
         "1. {}\n\n\n": "numbered",  # most lines are empty
+        "  17  {}\n": "numbered",  # of `cat -n`
+        "NULL {}\n": "begun with NULL",  # of GIZA++
+        "treni\nnamba\ninaondoka\n.\n": "one word a line",
     }
     for form, fault in forms.items():
         path = write(tmp_path / "a.txt", "".join(map(form.format, sentences[:9])))
@@ -379,7 +395,9 @@ def test_text_of_one_language_in_forms_of_the_web_and_of_subtitles(tmp_path, cap
     fineweb = [{"text": "a", "language": "srp", "language_script": "Cyrl"}]
     fineweb.append({**fineweb[0], "text": "b", "language_script": "Latn"})
     glot = [{"text": "a", "lang_script": "ful_Latn"}, {"text": "b", "lang_script": "ful_Adlm"}]
-    for lang, rows in (("sw", hplt), ("sr", fineweb), ("ff", glot)):
+    oscar = [{"text": t, "metadata": {"identification": {"label": code}}} for t, code in (("a", "hy"), ("b", "ru"))]
+    nested = [{"text": t, "meta": {"language": code, "n": 1}} for t, code in (("a", "Armenian"), ("b", "ka"))]
+    for lang, rows in (("sw", hplt), ("sr", fineweb), ("ff", glot), ("hy", oscar), ("hy", nested)):
         path = write(tmp_path / "c.jsonl", "".join(map("{}\n".format, map(json.dumps, rows))))
         caplog.clear()
         assert load_monolingual(path, lang=lang)["text"][:] == ["a"], lang

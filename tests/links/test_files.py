@@ -112,6 +112,19 @@ def test_links_of_swapped_sides_and_in_names_of_languages_are_told(tmp_path, cap
     assert "the shards: " in caplog.text and "the sides are swapped" in caplog.text
 
 
+def test_words_that_are_null_or_numbers_and_two_pivots_are_told(tmp_path):
+    row = {"source": "bat bi", "target": "one two", "source_lang": "eu", "target_lang": "en", "links": [[0, 0]]}
+    row |= {"source_words": ["bat", "bi"], "target_words": ["one", "two"]}
+    for odd, said in (
+        ({"target_words": ["one", None]}, "a.jsonl, row 1: the column target_words is empty"),
+        ({"target_words": ["one", 2]}, "a.jsonl: a column holds values of several kinds"),
+        ({"target_lang": "es"}, "a.jsonl: target_lang is en and es"),
+    ):
+        (tmp_path / "a.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(row | odd)}\n")
+        with pytest.raises(InputError, match=said):
+            read_links(tmp_path / "a.jsonl")
+
+
 def test_repeated_pairs_are_no_candidates():
     rows = [("bat bi", "one two"), ("hiru lau", "three four"), ("bost sei", "five six")]
     once, twice = (make_evaluation_links(bitext(*some)) for some in (rows, [*rows, *rows, ("bat bi", "one two !")]))

@@ -7,6 +7,7 @@ import random
 import sys
 import unicodedata
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 from datasets import Dataset, concatenate_datasets
@@ -22,7 +23,6 @@ from hf_xalign.links import align_shards, align_words, choose_layer
 from hf_xalign.links.statistical import (
     STATISTICAL_ALIGNERS,
     StatisticalLinker,
-    draw_sample,
     fit,
     load_model,
     save_model,
@@ -113,7 +113,7 @@ def test_the_encoder_links_shards(corpus, source, tmp_path):
         part.save_pretrained(tmp_path / "model")
     align_shards([source], tmp_path / "out", "encoder", model=str(tmp_path / "model"), shards=3)
     words = [read(tmp_path / "out")[f"{side}_words"][:] for side in ("source", "target")]
-    drawn = draw_sample(300, 256, 0)
+    drawn = np.sort(np.random.default_rng(0).choice(300, 256, replace=False))
     layer = choose_layer(model, tokenizer, *([side[row] for row in drawn] for side in words), method="argmax")
     options = {"model": model, "tokenizer": tokenizer, "layer": layer, "keep_unlinked": True}
     wanted = align_words(normal(corpus), "encoder", **options)
@@ -182,6 +182,21 @@ def test_command(source, tmp_path, capsys):
     assert main(words) == 2 and "holds a finished result" in capsys.readouterr().err
     assert main(["align-words", "builtin:de", "--shards", "3"]) == 2
     assert "--shards is an option for shards" in capsys.readouterr().err
+
+
+def test_a_language_has_one_code_in_shards_and_rows_of_all_splits_are_told(corpus, tmp_path, caplog):
+    spelled = {"de": ("deu", "de", "de_Latn"), "bn": ("ben", "bn", "ben")}
+    codes = [spelled[code][number % 3] for number, code in enumerate(corpus["source_lang"])]
+    splits = ["train", "test"] * 150
+    for name, languages in (("own", corpus["source_lang"][:]), ("other", codes)):
+        text = corpus.remove_columns("source_lang").add_column("source_lang", languages).add_column("split", splits)
+        text.to_parquet(tmp_path / f"{name}.parquet")
+        record = align_shards([tmp_path / f"{name}.parquet"], tmp_path / name, **FAST)
+        assert [*record["languages"]] == ["bn-en", "de-en"]
+    own, other = (read(tmp_path / name) for name in ("own", "other"))
+    assert own["links"][:] == other["links"][:] and {*other["source_lang"]} == {"de", "bn"}
+    load_parallel(tmp_path / "own", sides_checked=True)
+    assert "own: the rows of all splits are read. Link each split by itself" in caplog.text
 
 
 def test_a_folder_of_splits_gives_the_training_text(corpus, tmp_path):

@@ -612,3 +612,7 @@ def test_scores_as_classes_are_told_once(tmp_path, caplog):
     path.write_text("text\tlabel\nGoed\tja\nFout\tnee\nTotaal\t2\nBest\t3\n")
     read(path, "sequence", "nl")
     assert "the label '2' is a class of its own, next to 2, 3, ja, nee" in caplog.text
+    caplog.clear()
+    path.write_text("text\tlabel\n" + "".join(f"Film {n}\t{n % 2}\n" for n in range(32)) + "Totaal\t32\n")
+    read(path, "sequence", "nl")
+    assert caplog.text.count("a class of its own") == caplog.text.count("the label '32' is a class of its own") == 1

@@ -78,8 +78,9 @@ class PairSampler(Sampler[int]):
             drawn = [np.concatenate([*self._ordered(corpus, step, rng)]) for corpus in self._corpora()]
             yield np.stack([np.resize(corpus, rounds) for corpus in drawn], axis=1).reshape(-1)
         elif self.language_sampling == "temperature":
-            quotas = zip(self._corpora(), _quotas(self.sizes**self.alpha, len(self.lengths)), strict=True)
-            drawn = [np.resize(rng.permutation(corpus), quota) for corpus, quota in quotas]
+            shares = np.cumsum(self.sizes**self.alpha)
+            quotas = np.diff(np.rint(shares / shares[-1] * len(self.lengths)).astype(np.int64), prepend=0)
+            drawn = [np.resize(rng.permutation(corpus), quota) for corpus, quota in zip(self._corpora(), quotas)]
             yield from self._ordered(np.concatenate(drawn), self.step_pairs, rng)
         else:
             yield from self._ordered(np.arange(len(self.lengths), dtype=np.int32), self.step_pairs, rng)
@@ -112,12 +113,6 @@ class PairSampler(Sampler[int]):
             lengths = self.lengths[chunk[members]].astype(np.int64)
             rank[members[np.argsort(-lengths, kind="stable")]] = (np.arange(len(members)) + 0.5) / len(members)
         return np.argsort(rank, kind="stable")
-
-
-def _quotas(weights: np.ndarray, total: int) -> np.ndarray:
-    """Divide a total in proportion to weights, int64 (weights,)."""
-    bounds = np.cumsum(weights)
-    return np.diff(np.rint(bounds / bounds[-1] * total).astype(np.int64), prepend=0)
 
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, list[str]]:

@@ -19,6 +19,7 @@ from hf_xalign.errors import InputError
 logger = logging.getLogger(__name__)
 
 Entries = list[tuple[str, str]]
+Languages = tuple[str | None, str]  # of the source, and the pivot
 Cells = list[list[str]]  # of a row: the words of each cell
 # Names of columns that mean the same in a dictionary, and something else in a text.
 _NAMES = {
@@ -66,7 +67,7 @@ def load_dictionary(path: str | Path, source_lang: str | None = None, target_lan
     return entries
 
 
-def _read_entries(path: Path, languages: tuple[str | None, str]) -> Entries:
+def _read_entries(path: Path, languages: Languages) -> Entries:
     """Return the entries of all rows, in the order that a header says, or else as they stand."""
     rows = [(row, list(map(_words_of, cells))) for row, cells in _rows(path)]
     rows = [(row, cells) for row, cells in rows if any(map(any, cells))]
@@ -102,7 +103,7 @@ def _named(cells: Cells, names: list[str], columns: Columns, where: str) -> Entr
 
 
 def _find_header(
-    path: Path, rows: Sequence[tuple[int, Cells]], languages: tuple[str | None, str]
+    path: Path, rows: Sequence[tuple[int, Cells]], languages: Languages
 ) -> tuple[list[str], Columns | None]:
     """Return the names of the columns and the two that hold the words, if the first of two rows is a header."""
     if not rows:
@@ -120,9 +121,7 @@ def _find_header(
     return [], None
 
 
-def _columns(
-    path: Path, pair: forms.Pair, names: list[str], row: Sequence[Any], languages: tuple[str | None, str]
-) -> Columns:
+def _columns(path: Path, pair: forms.Pair, names: list[str], row: Sequence[Any], languages: Languages) -> Columns:
     """Return the columns of a table by its names, the languages of its first row, or else the file's name."""
     if forms.column_of("split", names):
         logger.warning("%s: the entries of all splits are read. Write each split to a file of its own", path)

@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 Record = Mapping[str, Any]
 Cells = dict[str, Any]  # a record that is still being made
 Rows = Iterator[tuple[int, Record | None]]
+Records = Iterator[tuple[int, Cells]]
 # Excel writes the separator of its language into the first line.
 _EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
 FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
@@ -37,6 +38,7 @@ FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 _PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 PACKED = (".gz", ".bz2", ".xz")
 _SAME_FORMAT = {".ndjson": ".jsonl", ".jsonlines": ".jsonl", ".jl": ".jsonl", ".tab": ".tsv", ".pq": ".parquet"}
+_SAME_FORMAT[".deduped"] = ".txt"  # of News Crawl
 
 
 def file_format(path: Path) -> str:
@@ -300,6 +302,14 @@ def text_of(value: Any, column: str, where: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
     return value
+
+
+def lowered(rows: Rows) -> Records:
+    """Yield the records of rows with their columns in lower case (`Text`), unless two would then have one name."""
+    for row, record in rows:
+        if record is not None:
+            times = Counter(map(str.lower, record))
+            yield row, {name.lower() if times[name.lower()] == 1 else name: value for name, value in record.items()}
 
 
 def of_split(read: Callable[[], Rows], split: str, name: object, lang: str | None = None) -> Rows:

@@ -65,12 +65,12 @@ _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _CODES = {"bpt": "\x01", "ept": "\x02", "ph": "\x03", "it": "\x03", "ut": "\x03"}
 _BREAK = "\x04"  # stands for a line break
 _IS_BREAK = regex.compile(r"(?:x-)?(?:html-)?(?:lb|pb|br|line-?break)|\s*(?:<br\b[^>]*>|\\[nr]|\n)\s*", regex.I)
-_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # no blanks between words
+UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # no blanks between words
 _BEFORE, _AFTER = r"[\p{L}\p{M}\p{N}\p{Pe}\p{Pf}.,;:!?…।؟،؛]", r"[\p{L}\p{N}\p{Ps}\p{Pi}¿¡]"
 # Markup of a hot key, of an index, or inside a word.
 _INSIDE_WORD = regex.compile(r"\x01+(\w)\x02+|(?<=[\w\p{M}])\x01+([\w\p{M}]+)\x02+(?=\w)")
 _PARTING = regex.compile(
-    rf"(?<={_BEFORE})(?<!{_UNSPACED})[\x01-\x03]+(?={_AFTER})(?!{_UNSPACED})|\s*[\x01-\x04]*[\x04\r\n][\x01-\x04\s]*"
+    rf"(?<={_BEFORE})(?<!{UNSPACED})[\x01-\x03]+(?={_AFTER})(?!{UNSPACED})|\s*[\x01-\x04]*[\x04\r\n][\x01-\x04\s]*"
 )
 _MARKUP = regex.compile(r"[\x01-\x03]")
 

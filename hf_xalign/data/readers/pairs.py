@@ -148,8 +148,8 @@ class Columns:
             logger.warning("%s%s. If that is wrong, give source_column and target_column", line, doubt)
         else:
             logger.info(line)
-        rating = None if directed else next((name for name in names if forms.plain_name(name) in forms.JUDGED), None)
-        if rating:
+        # Scores of machine translation stand next to names of sides too.
+        if rating := forms.column_of("rated" if directed else "judged", names):
             fault = "it says which sentences differ, and all are read as translations. Remove the others"
             logger.warning("%s: if %r rates the pairs, %s", where, rating, fault)
 

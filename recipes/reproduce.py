@@ -95,9 +95,7 @@ def check_text(tables: Sequence[Table], only: Sequence[str], seeds: Sequence[int
 
     files: dict[str, None] = {}
     for table in tables:
-        for row in table.rows:
-            if only and row not in only:
-                continue
+        for row in (row for row in table.rows if not only or row in only):
             for command in table.commands(row, seeds or table.seeds):
                 if not command.finished():
                     files |= dict.fromkeys(word for word in command.words if word.endswith(FILE_SUFFIXES))
@@ -114,10 +112,8 @@ def describe(table: Table, rows: Sequence[str], seeds: Sequence[int]) -> list[st
     for row in rows:
         commands = table.commands(row, seeds)
         new = [command for command in commands if command not in seen]
-        note = (
-            "" if new else "commands of earlier rows" if commands else table.rows[row].get("config", "no experiment")
-        )
-        lines += [f"# {row}" + (f": {note}" if note else ""), *map(str, new)]
+        note = "commands of earlier rows" if commands else table.rows[row].get("config", "no experiment")
+        lines += [f"# {row}" if new else f"# {row}: {note}", *map(str, new)]
         seen.update(commands)
     if any(table.commands(row, seeds) for row in rows):
         lines += ["# --data NAME=PATH replaces:"]

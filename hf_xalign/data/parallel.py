@@ -150,19 +150,20 @@ def distinct_pairs(pairs: Dataset) -> Dataset:
 
 
 def warn_of_overlap(train: Dataset, test: Dataset) -> None:
-    """Warn of held-out pairs that are trained on too."""
+    """Warn of held-out pairs, or texts of one language, that are trained on too."""
     held_out = pyarrow.concat_arrays(list(_texts(test)))
     shared = (text.filter(pyarrow.compute.is_in(text, value_set=held_out)) for text in _texts(train))
     in_both = pyarrow.concat_arrays(list(shared))
     if count := pyarrow.compute.is_in(held_out, value_set=in_both).true_count:
-        shared_pairs = f"{count:,} of the {len(test):,} held-out pairs are in the training text too"
+        shared_pairs = f"{count:,} of the {len(test):,} held-out rows are in the training text too"
         logger.warning("%s, so that the scores say less about new text", shared_pairs)
 
 
-def _texts(pairs: Dataset) -> Iterator[Any]:
-    for batch in scan_columns(pairs, "source", "target"):
-        sides = (batch[name].combine_chunks() for name in ("source", "target"))
-        yield pyarrow.compute.binary_join_element_wise(*sides, "\t")
+def _texts(rows: Dataset) -> Iterator[Any]:
+    names = ("source", "target") if "source" in rows.column_names else ("text",)
+    for batch in scan_columns(rows, *names):
+        texts = pyarrow.compute.binary_join_element_wise(*(batch[name].combine_chunks() for name in names), "\t")
+        yield texts.filter(pyarrow.compute.not_equal(texts, ""))
 
 
 def first_pairs(pairs: Dataset) -> list[str]:

@@ -32,6 +32,7 @@ from hf_xalign.builtin import find_builtin
 from hf_xalign.cache import check_regular
 from hf_xalign.checks import setting
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import check_language
 from hf_xalign.pretrained import check_model_folder, check_whole
 from hf_xalign.record import FILE_SUFFIXES
 
@@ -80,9 +81,6 @@ class PairText(PairColumns):
     sides_checked: bool = setting(False, "Read text whose sides look swapped or like no sentences.", _PAIRS)
 
 
-_ANY = SourceKind(FILE_SUFFIXES, ("package", "folder", "aligned", "pattern"))
-
-
 def parse_source(text: str) -> tuple[str, str | None]:
     """Split `de=pairs.tsv` into source and language; None without a prefix, except that `builtin:de` is German."""
     source = text.strip()
@@ -92,12 +90,12 @@ def parse_source(text: str) -> tuple[str, str | None]:
 
 
 def parse_named(text: str, option: str = "") -> tuple[str, str]:
-    """Split `de=words.txt` into source and language; a missing language raises an InputError."""
+    """Split `deu=words.txt` into source and `de`, the language's one code; an InputError if it is missing."""
     source, language = parse_source(text)
+    where = f"{option}={text}" if option else text
     if language is None:
-        where = f"{option}={text}" if option else text
         raise InputError(f"{where}: the language is missing. Write it in front, as in de={text}")
-    return source, language
+    return source, check_language(language, where)
 
 
 def builtin_file(source: str, split: str, kind: str = "") -> Path:
@@ -162,7 +160,7 @@ def check_files(items: Iterable[str]) -> None:
         # Of examples that cross two languages, as in `es+en=ONE,OTHER`, each text is a source of its own.
         for text in map(str.strip, source.split(",") if rest and "+" in language else [source]):
             if not text.startswith(BUILTIN) and not os.path.exists(os.path.expanduser(text)):
-                find_source(text, _ANY)
+                find_source(text, SourceKind(FILE_SUFFIXES, ("package", "folder", "aligned", "pattern")))
 
 
 def check_models(names: Iterable[str | None], *, whole: bool = True) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hf_xalign.checks import GIVEN, excludes, needs, setting
 from hf_xalign.data.sources import PairText, check_files, check_models, parse_named
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import check_language
 from hf_xalign.pretrained import adapter_base
 from hf_xalign.record import DERIVED_FILE
 from hf_xalign.trainers.mapping.trainer_config import MappingConfig, VectorsFormat
@@ -251,18 +252,20 @@ class PretrainingArguments:
         """Check that the arguments go together, before anything is read."""
         if not self.corpus:
             raise InputError("corpus is missing: give text of each language, as in --corpus en=FILE de=FILE")
-        languages: dict[str, list[str]] = {}
-        for name in ("dictionary", "test_dictionary"):
-            languages[name] = [parse_named(item, name)[1] for item in (getattr(self, name),) if item]
-        for name in ("corpus", "eval_corpus"):
-            languages[name] = [parse_named(item, name)[1] for item in getattr(self, name)]
-            if twice := [language for language in languages[name] if languages[name].count(language) > 1]:
+        self.target_lang = check_language(self.target_lang, "target_lang")
+        given: dict[str, list[Any]] = {"corpus": self.corpus, "eval_corpus": self.eval_corpus}
+        given |= {"dictionary": [self.dictionary], "test_dictionary": [self.test_dictionary]}
+        languages = {name: [parse_named(item, name)[1] for item in items if item] for name, items in given.items()}
+        languages["target_lang"] = [self.target_lang] * len(languages["dictionary"])  # of whose first words it is
+        for name, codes in languages.items():
+            if twice := [language for language in codes if codes.count(language) > 1]:
                 raise InputError(f"{name}: {twice[0]} is named twice")
         if self.derive and len(self.corpus) > 1:
             raise InputError("derive makes the second language itself: name one corpus")
         if args.needs_entries and not self.derive and not self.dictionary:
             raise InputError(f"objective={args.objective} needs a dictionary: --dictionary LANG=FILE")
-        for name, known in (("eval_corpus", "corpus"), ("dictionary", "corpus"), ("test_dictionary", "dictionary")):
+        known_by = {"eval_corpus": "corpus", "dictionary": "corpus", "target_lang": "corpus"}
+        for name, known in (known_by | {"test_dictionary": "dictionary"}).items():
             if unknown := [language for language in languages[name] if language not in languages[known]]:
                 raise InputError(f"{name} of {unknown[0]}: {known} has none of that language")
         if args.objective == "xlm" and not self.derive:

@@ -98,7 +98,7 @@ def _read_dictionaries(
     for name, lexicon in lexicons.items():
         for item in getattr(args, name):
             file, code = parse_source(item)
-            code = code or language or parse_named(item, name)[1]
+            code = check_language(code or language or parse_named(item, name)[1], name)
             pairs = load_dictionary(Path(file).expanduser(), code, pivot)
             lexicon.setdefault(code, []).extend(pairs)
             files[name, code] = f"{files[name, code]}, {item}" if (name, code) in files else item
@@ -114,8 +114,7 @@ def _vector_files(data: DataArguments, args: MappingArguments) -> dict[str, str]
         item = getattr(args, name)
         file, language = parse_source(item)
         match = _FASTTEXT.match(Path(file).name)
-        language = language or (match[1] if match else default) or parse_named(item, name)[1]
-        language = check_language(language, name)
+        language = check_language(language or (match[1] if match else default) or parse_named(item, name)[1], name)
         forms.warn_of_name(Path(file).name, language)
         if language in files:
             raise InputError(f"{name}={item}: both files are of {language}. Write the language in front: de=FILE.")

@@ -19,6 +19,7 @@ from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPie
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
 from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
+from hf_xalign.data.parallel import warn_of_overlap
 from hf_xalign.data.pretraining.rows import TokenEntries, encode_pretraining, single_pieces
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
 from hf_xalign.data.readers.dictionaries import load_dictionary
@@ -79,6 +80,9 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     """Read the text, and make the vocabulary, the encoder and the dictionary."""
     corpora = dict(_read(item, data, data.max_sentences) for item in data.corpus)
     held_out = dict(_read(item, data, None) for item in data.eval_corpus)
+    for language, text in held_out.items():
+        if {*text.column_names} == {*corpora[language].column_names} == {"text"}:
+            warn_of_overlap(corpora[language], text)
     tokenizer, old_ids = _tokenizer(data, corpora)
     languages = sorted(corpora, key=lambda code: code != data.target_lang)
     derived = counterparts = pairs = alphabet = shared = None

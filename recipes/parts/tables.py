@@ -294,6 +294,4 @@ def _read(file: Path, path: str) -> float:
                 value = value[key]
         return float(value)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{file} has no {path}: it was written with other settings, so remove {file.parent}"
-        ) from error
+        raise InputError(f"{file} has no {path}, so other settings wrote it: remove {file.parent}") from error

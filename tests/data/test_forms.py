@@ -106,7 +106,7 @@ FORMS = {
     "ids of other names": {
         name: f"{column}\ttext\n" + "".join(f"q{n}\t{text}\n" for n, text in texts)
         for name, column, texts in (
-            ("a.tsv", "_id", [*enumerate(DE)]),
+            ("a.tsv", "index_id", [*enumerate(DE)]),  # of SIB-200
             ("b.tsv", "sentenceId", [*enumerate(EN)][::-1]),
         )
     },

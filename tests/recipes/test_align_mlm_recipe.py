@@ -89,12 +89,14 @@ def test_characters_beyond_the_alphabet_stay(files, tmp_path, monkeypatch):
     assert "of 20 sentences" in printed
 
 
-def test_a_real_language_and_its_dictionary(files, tmp_path):
+def test_a_real_language_and_its_dictionary(files, tmp_path, caplog):
     (tmp_path / "test.txt").write_text("a\tä\ne\tß\n")
     options = ["--dictionary", f"de={files / 'en-de.txt'}", "--test_dictionary", f"de={tmp_path / 'test.txt'}"]
-    options += ["--dictionary_share", "1", "--max_steps", "2", "--eval_corpus", f"de={files / 'de.txt'}"]
+    options += ["--dictionary_share", "1", "--max_steps", "2", "--eval_corpus", f"deu={files / 'de.txt'}"]
     corpus = ("en=en.txt", "de=de.txt")
     printed = output_of(main, pretraining_command(files, *options, corpus=corpus, out=tmp_path / "out"))
+    count = len((files / "de.txt").read_text().splitlines())
+    assert f"{count} of the {count} held-out rows are in the training text too" in caplog.text
     # c is the same piece in both; a - ä of the tests is known from training, and in both dictionaries.
     assert "3 of the 3 entries with one piece for each word, of 4 in all\n" in printed
     assert "scored   1 entries of de, among 5 tokens" in printed

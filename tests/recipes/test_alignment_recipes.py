@@ -50,7 +50,7 @@ def test_held_out_pairs_that_are_trained_on_are_told(files, tmp_path, caplog, ca
     texts = ("--eval_data", f"de={files / 'test.tsv'}", f"frr={given}", "--dry_run", "true")
     with caplog.at_level("WARNING", "hf_xalign"):
         main(command(files, *texts, *ppa_alone, "--report_to", "none", out=tmp_path / "out"))
-    assert f"{len(SENTENCES) + 5} of the {len(SENTENCES) + 5} held-out pairs are in the training text" in caplog.text
+    assert f"{len(SENTENCES) + 5} of the {len(SENTENCES) + 5} held-out rows are in the training text" in caplog.text
     assert "5 pairs of frr" in capsys.readouterr().out
 
 

@@ -134,7 +134,12 @@ def test_pretraining(files, refused):
         (("--derive", "syntax", "transliteration"), "derive=syntax transliteration needs order_of"),
         (("--derive", "inversion"), "objective=align_mlm needs a dictionary"),
         (("--dictionary", f"de={known}"), "dictionary of de: corpus has none of that language"),
-        (("--dictionary", f"en={known}"), "dictionary of en: that is the pivot"),
+        (("--dictionary", f"eng={known}"), "dictionary of en: that is the pivot"),
+        (("--corpus", f"en={files / 'en.txt'}", f"eng={files / 'de.txt'}"), "corpus: en is named twice"),
+        (
+            ("--corpus", f"fr={files / 'en.txt'}", f"deu={files / 'de.txt'}", "--dictionary", f"de={known}"),
+            "target_lang of en: corpus has none of that language",
+        ),
         (("--objective", "xlm"), "objective=xlm needs sentence pairs"),
     ]
     both = partial(pretraining_command, files, corpus=("en=en.txt", "de=de.txt"))

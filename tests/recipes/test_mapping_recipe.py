@@ -313,7 +313,8 @@ def test_word_vectors_that_are_turned_are_turned_back(tmp_path, method):
 
 
 def test_word_vectors_with_a_test_dictionary(tmp_path, caplog):
-    command = [*vector_files(tmp_path), "--test_dictionary", str(tmp_path / "en-de.txt"), "--max_vectors", "50"]
+    # The codes `deu` and `de` are one language.
+    command = [*vector_files(tmp_path), "--test_dictionary", f"deu={tmp_path / 'en-de.txt'}", "--max_vectors", "50"]
     printed = output_of(main, command)
     assert "although its name says" not in caplog.text
     record = read_record(tmp_path / "out")

@@ -31,7 +31,7 @@ TEXT = SourceKind((*_FORMATS, ".conllu"))
 _READING = 10  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows
 _TEXT, _WORDS = pyarrow.string(), pyarrow.list_(pyarrow.string())
-_ALONE = regex.compile(rf"[[\p{{L}}\p{{M}}'’-]--{UNSPACED}]+|\p{{P}}", regex.V1)  # a word or a mark
+_ALONE = regex.compile(rf"[[\p{{L}}\p{{M}}'’-]--{UNSPACED}]*\p{{P}}*", regex.V1)  # a word, a mark or both
 
 
 def load_monolingual(

@@ -54,14 +54,14 @@ def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
 
 
 def read_links(path: str | Path) -> Dataset:
-    """Read a file of [`keep_links`]; an InputError names the first row without a field, or an unknown language."""
+    """Read the pairs of a file of [`keep_links`] that repeat no sentence; an InputError names the first bad row."""
     # As `align-words` writes them: JSON Lines, or a shard.
     read = TABLES.get(file_format(Path(path)), read_jsonl)
     with explained(f"{path}: a column holds values of several kinds", ArrowException):
         rows = Dataset.from_list([record for _, record in read(Path(path)) if record])
     check_columns(rows, LINKED, str(path), "Make the evaluation links again.")
-    pairs = as_parallel(rows, str(path))
-    only_language(pairs, "target_lang", str(path))
+    only_language(rows, "target_lang", str(path))
+    pairs = distinct_pairs(as_parallel(rows, str(path)))
     warn_of_pairs(pairs, str(path))
     pairs = pairs.select_columns([column for column in (*LINKED, ALL_LINKS) if column in pairs.column_names])
-    return note_sources(pairs, [{"source": str(path), "hub_id": None, "pairs": len(rows)}])
+    return note_sources(pairs, [{"source": str(path), "hub_id": None, "pairs": len(pairs)}])

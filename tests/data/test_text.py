@@ -383,7 +383,7 @@ def test_text_of_one_language_in_forms_of_the_web_and_of_subtitles(tmp_path, cap
         "1. {}\n\n\n": "numbered",  # most lines are empty
         "  17  {}\n": "numbered",  # of `cat -n`
         "NULL {}\n": "begun with NULL",  # of GIZA++
-        "treni\nnamba\ninaondoka\n.\n": "one word a line",
+        "treni\nnamba\ninaondoka.\n.\n": "one word a line",
     }
     for form, fault in forms.items():
         path = write(tmp_path / "a.txt", "".join(map(form.format, sentences[:9])))

@@ -4,7 +4,7 @@ import json
 from contextlib import nullcontext
 
 import pytest
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from support.text import bitext
 
 from hf_xalign.cli.main import main
@@ -88,7 +88,8 @@ def test_links_in_columns_that_count_from_1_are_told(tmp_path):
     row = {"source": "bat bi .", "target": "one two .", "source_lang": "eu", "target_lang": "en"}
     row |= {"source_words": row["source"].split(), "target_words": row["target"].split()}
     for links, count, refused in (([[1, 1], [2, 2]], 120, True), ([[0, 1]], 120, False), ([[1, 1]], 9, False)):
-        (tmp_path / "a.jsonl").write_text("".join(json.dumps({**row, "links": links}) + "\n" for _ in range(count)))
+        numbered = [{**row, "source": f"bat {n}", "target": f"one {n}", "links": links} for n in range(count)]
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in numbered))
         with pytest.raises(InputError, match="links counts words from 1") if refused else nullcontext():
             assert len(read_links(tmp_path / "a.jsonl")) == count
 
@@ -125,10 +126,12 @@ def test_words_that_are_null_or_numbers_and_two_pivots_are_told(tmp_path):
             read_links(tmp_path / "a.jsonl")
 
 
-def test_repeated_pairs_are_no_candidates():
+def test_repeated_pairs_are_no_candidates(tmp_path):
     rows = [("bat bi", "one two"), ("hiru lau", "three four"), ("bost sei", "five six")]
     once, twice = (make_evaluation_links(bitext(*some)) for some in (rows, [*rows, *rows, ("bat bi", "one two !")]))
     assert twice["source"][:] == once["source"][:] == [source for source, _ in rows]
+    concatenate_datasets([once, once]).to_parquet(tmp_path / "links.parquet")
+    assert read_links(tmp_path / "links.parquet")["links"][:] == once["links"][:]
 
 
 def test_gold_from_target_to_source_is_told(tmp_path, caplog):

@@ -193,10 +193,15 @@ def list_options(dataclass_types: Sequence[type]) -> str:
 def _names(name: str) -> list[str]:
     """Return the fields of a dataclass, `module:Class`, read from its source and that of its bases."""
     module, _, cls = name.partition(":")
-    spec = importlib.util.find_spec(module)
+    package, *inner = module.split(".")
+    # To find a module, Python imports its package, which takes seconds if that is transformers.
+    spec = importlib.util.find_spec(module if package == "hf_xalign" else package)
     assert spec is not None and spec.origin is not None
+    source = Path(spec.origin)
+    if package != "hf_xalign":
+        source = source.parent.joinpath(*inner).with_suffix(".py")
     # Importing a class of settings takes seven seconds, too long for a message about a mistyped option.
-    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    body = ast.parse(source.read_text(encoding="utf-8")).body
     homes = {}
     for node in body:
         if isinstance(node, ast.ImportFrom):

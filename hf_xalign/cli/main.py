@@ -67,18 +67,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         room = "recipes" if name in _RECIPES else "cli"
         file = "train" if name in _PASSING else name.replace("-", "_")
         module = importlib.import_module(f"hf_xalign.{room}.{file}")
+        logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+        logging.getLogger("hf_xalign").setLevel(logging.INFO)
         if name in _RECIPES:
-            _configure_logging()
             return module.main([word for word in words if word != "--"]) or 0
         if name in _PASSING:
-            _configure_logging()
             return module.main(name, words)
         from hf_xalign.cache import disk_errors
         from hf_xalign.config import parse_command
 
         words = [word for word in words if word != "--debug"]
         args = parse_command(module.Arguments, words, prog=f"hf-xalign {name}", description=module.DESCRIPTION)
-        _configure_logging()
         with disk_errors(getattr(args, "output", None) or getattr(args, "folder", None)):
             return module.run(args) or 0
     except (InputError, NonFiniteLossError) as error:
@@ -120,8 +119,3 @@ def _fail(error: Exception, status: int, debug: bool, message: str | None = None
         logging.getLogger(__name__).error("", exc_info=error)
     sys.stderr.write(f"error: {' '.join((message or str(error)).split())}\n")
     return status
-
-
-def _configure_logging() -> None:
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    logging.getLogger("hf_xalign").setLevel(logging.INFO)

@@ -40,6 +40,10 @@ def run_folder(tmp_path):
 def test_help_and_mistakes_import_nothing_heavy(run_folder):
     calls = [["--help"], ["--version"], [], ["fly"], ["card", str(run_folder)], ["report", str(run_folder)]]
     calls += [[name, "--help"] for name in COMMANDS] + [["train", "fao", "-h"], ["train", "fao", "--processes", "x"]]
+    calls += [
+        ["train", "fao", "--learning-rte", "1"],
+        ["train", "fao", "--config", "fao_builtin", "--train_data", "de=no.tsv"],
+    ]
     calls += [["evaluate", "runs/no"], ["evaluate", "builtin", "--data", "de=no.tsv"], ["push", "no", "me/x"]]
     calls += [["export", "runs/no", "o"], ["extend-vocabulary", "builtin", "de=no.tsv", "--output", "o"]]
     code = (
@@ -51,7 +55,7 @@ def test_help_and_mistakes_import_nothing_heavy(run_folder):
     )
     out = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
     lines = [line for line in out.splitlines() if line.startswith("STATUS")]
-    wrong = (["fly"], ["train", "fao", "--processes", "x"], *calls[-5:])
+    wrong = (["fly"], ["train", "fao", "--processes", "x"], *calls[-7:])
     assert lines == [f"STATUS {2 * (call in wrong)} [] {call}" for call in calls]
     assert all(f"usage: hf-xalign {name} " in out for name in COMMANDS)
 

@@ -30,7 +30,7 @@ CAPS = {
     "evaluation": (1863, 17),
     "explore": (233, 2),
     "hub": (343, 9),
-    "links": (1682, 24),
+    "links": (1683, 24),
     "mapping": (1243, 16),
     "metrics": (480, 2),
     "model_cards": (536, 0),

@@ -293,10 +293,11 @@ def _rows(files: Files, **part: Any) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows of files in which each language has one code."""
     for batch in read_rows(files, **part):
         for column in LANGUAGES:
-            codes = batch[column].to_pylist()
-            names = {code: check_language(code, f"{files[0][0]}: {column}") for code in {*codes}}
-            position = batch.schema.get_field_index(column)
-            batch = batch.set_column(position, column, pyarrow.array(list(map(names.get, codes))))
+            codes = batch[column].unique().to_pylist()
+            names = {code: check_language(code, f"{files[0][0]}: {column}") for code in codes}
+            if [*names] != [*names.values()]:
+                renamed = pyarrow.array(list(map(names.get, batch[column].to_pylist())))
+                batch = batch.set_column(batch.schema.get_field_index(column), column, renamed)
         yield batch
 
 

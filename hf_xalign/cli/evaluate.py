@@ -137,9 +137,7 @@ def run(args: Arguments) -> None:
         rows = [(language, metric, after) for language, metric, _, after, _ in rows]
         rows[0] = ("language", "metric", "score")
         if job is not None and job.record and not job.base:
-            lines.append(
-                "before is missing: the run began with new weights or a model object. Name its encoder by --base."
-            )
+            lines.append("before is missing: the run began with new weights or a model object. Name one by --base.")
     print("\n".join([*lines, *[""] * bool(lines), table(rows, len(rows[0]) - 2)]))
     if any("retrieval_words" in found for found in scores["after"].values()):
         print("\nretrieval_words: the module reads whole words; a linear map gives the scores of retrieval_mean.")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BUILTIN_TEXT = ("builtin:de", "builtin:bn")
+# Options of the text of `--data`.
+_OF_PAIRS = ("data", "target_lang", "source_column", "target_column", "dataset_revision")
 _MODEL_FILES = ("config.json", "adapter_config.json")
 
 
@@ -47,7 +49,7 @@ class TextOptions(PairText):
         None,
         metavar="FILE",
         help="word-aligned text, such as eval_links.jsonl of a run, instead of --data",
-        rules=[excludes("both name the text", data=GIVEN)],
+        rules=[excludes("the file is the whole text", **{name: GIVEN}) for name in _OF_PAIRS],
     )
     split: str = setting("test", help="split of built-in and Hub text")
     target_lang: str = setting("", help="the pivot: language of the target side (default: that of the run, or en)")

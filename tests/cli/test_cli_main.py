@@ -22,6 +22,7 @@ MISTAKES = [
     ("push nowhere me/x", "nowhere: no such folder; name the folder of a run"),
     ("report nowhere", "No such file or directory. Give the folder"),
     ("evaluate m --links a --data b", "links=a does not go with data=b"),
+    ("explore m --links a --target_lang sk", "links=a does not go with target_lang=sk (the file is the whole text)"),
     ("demo --processes x", '--processes: expected a whole number, got "x"'),
     ("train fao --config fao_embeded", "--config fao_embeded: no such file here or in the package; did you mean fao"),
     ("evaluate m --target_lang hi", "without --data the text is builtin:de builtin:bn, whose pivot is English"),

@@ -288,6 +288,9 @@ def main(argv: list[str] | None = None) -> None:
     given.probe = given.probe or [pos]
     given.use_cpu |= not torch.cuda.is_available()
     setup = {name: value for name, value in vars(given).items() if name not in ("systems", "seeds", "output", "only")}
+    # A fault in the text that scores is found before a system is trained.
+    load_parallel(given.sentences or given.eval, split="test")
+    read_probes([word for words in given.probe for word in words], given.examples)
     kept = {}
     for seed in [int(given.only[1])] if given.only else given.seeds:
         for system in given.only[:1] if given.only else given.systems:

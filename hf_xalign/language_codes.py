@@ -24,7 +24,7 @@ from hf_xalign.errors import InputError
 LANGUAGE = r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*"
 _PATTERN = re.compile(LANGUAGE)
 # Codes with the same meaning. CLDR's locale `no` is Bokmål, and the script Han is the likely one of a language.
-_SAME = {"nb": "no"}
+_SAME = {"nb": "no", "fuv": "ff", "pbt": "ps", "taq": "tmh"}
 _SAME_SCRIPT = {"Aran": "Arab", "Hang": "Kore", "Hani": None}  # Nastaliq is a hand of Arabic
 _SUBTAG = re.compile("[A-Za-z]{4}|[A-Za-z]{2}|[0-9]{3}")  # a script or a region
 _PRIVATE = re.compile("[-_]x[-_].*", re.IGNORECASE)  # subtags of private use, as of derived languages

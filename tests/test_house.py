@@ -26,11 +26,11 @@ FLOORS = 7
 CAPS = {
     "cli": (1396, 20),
     "core": (2700, 54),
-    "data": (6868, 109),
+    "data": (6851, 109),
     "evaluation": (1863, 17),
     "explore": (233, 2),
     "hub": (343, 9),
-    "links": (1683, 24),
+    "links": (1687, 24),
     "mapping": (1243, 16),
     "metrics": (480, 2),
     "model_cards": (536, 0),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (706, 8),
-    "tasks": (2825, 47),
+    "tasks": (2834, 47),
     "trainers": (6520, 64),
 }
 

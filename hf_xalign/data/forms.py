@@ -78,12 +78,7 @@ ADVICE = {suffix: remedy for suffixes, remedy in _table("converters") for suffix
 
 
 def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -> tuple[str, list[str]] | None:
-    """Return the name of the form of a row, and the names of its columns; None if no form fits.
-
-    Example:
-        >>> find_form(["1.05", "Hund", "dog"], "de", "en")
-        ('WikiMatrix', ['1', 'source', 'target'])
-    """
+    """Return the name of the form of a row, and the names of its columns; None if no form fits."""
     languages = [parse_language(code or "").language for code in (source_lang, target_lang)]
     for name, columns, order, _ in _FORMS:
         kinds = columns.split()
@@ -105,12 +100,7 @@ def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -
 
 
 def split_direction(value: object) -> list[str]:
-    """Return the two languages of a direction such as `en-de_DE`, `eng_Latn-fin_Latn` or `en>fi`, or none.
-
-    Example:
-        >>> split_direction("en-de_DE"), split_direction("en_fi"), split_direction("forward")
-        (['en', 'de_DE'], ['en', 'fi'], [])
-    """
+    """Return the two languages of a direction such as `en-de_DE`, `eng_Latn-fin_Latn` or `en>fi`, or none."""
     for separator in (r" *(?:[-=]*>|→|[-–|/:]| to |2) *", "_"):
         codes = re.split(separator, value, maxsplit=1) if isinstance(value, str) else []
         if len(codes) == 2 and all(map(find_language, codes)):
@@ -119,12 +109,7 @@ def split_direction(value: object) -> list[str]:
 
 
 def fault_of_marks(texts: Sequence[str]) -> str | None:
-    """Return what is wrong with texts of which a share, such as a tenth, have a mark, and the remedy, or None.
-
-    Example:
-        >>> fault_of_marks(["it&apos;s late", "it rains"])
-        "escaped, as '&apos;' shows. Apply Python's html.unescape"
-    """
+    """Return what is wrong with texts of which a share, such as a tenth, have a mark, and the remedy, or None."""
     for fault, share, mark in _MARKS:
         found = list(filter(None, map(mark.search, texts)))
         # One text may be a quotation.
@@ -205,12 +190,7 @@ def other_language(record: Mapping[str, Any], language: str) -> str | None:
 
 
 def names_are_turned(first: str, second: str, source_lang: str | None, target_lang: str) -> bool:
-    """Return whether the names of two line-aligned files say that the first one is in the pivot.
-
-    Example:
-        >>> names_are_turned("JW300.en-sw.en", "JW300.en-sw.sw", "sw", "en")
-        True
-    """
+    """Return whether the names of two line-aligned files say that the first one is in the pivot."""
     # `JW300.en-sw.en` has one piece more of its own language than the other file.
     left, right = (Counter(_languages_in(name, source_lang, target_lang)) for name in (first, second))
     return target_lang in left - right and source_lang in right - left
@@ -331,7 +311,7 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
 
 def _language(text: str, asked: tuple[str | None, str]) -> str | None:
     """Return the language that a text names; a code that was not asked for must be that of a known language."""
-    code = find_language(text, *filter(None, asked), *_SPEAKERS)
+    code = text if text in asked else find_language(text, *filter(None, asked), *_SPEAKERS)
     if code and not (_is_asked(code, asked) or parse_language(code).language in Locale("en").languages):
         return None
     return code
@@ -345,8 +325,9 @@ def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, partner: s
     """Return the columns that match a language best: none, one, or several that match equally well."""
     if asked is None:
         return []
-    codes = tuple(m.language for m in meanings.values() if m.language)
-    if best := closest_language(asked, codes):
+    codes = {name: m.language for name, m in meanings.items() if m.language}
+    sure = tuple(code for name, code in codes.items() if name.casefold() not in DOUBTFUL)  # `id` may number rows
+    if best := closest_language(asked, sure) or closest_language(asked, (*codes.values(),)):
         ranks = {}
         for name, m in meanings.items():
             # Two other regions are equally close: those of `es_MX` and `es_AR`, or of `de_mt` and `de_pe`.

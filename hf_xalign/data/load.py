@@ -26,7 +26,7 @@ from hf_xalign.cache import cache_dir, checksum, digest, map_rows
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import arrow, forms
 from hf_xalign.data.parallel import COLUMNS, check_columns, check_dataset, describe_pair, is_by_language
-from hf_xalign.data.readers.files import FORMATS, Rows, file_format, of_split
+from hf_xalign.data.readers.files import FORMATS, Rows, file_format, of_split, without_covering
 from hf_xalign.data.readers.pairs import SAY_LANGUAGES, Columns, check_row_language, read_aligned, read_file
 from hf_xalign.data.sides import SAMPLE, faults_of_pairs, warn_of_pairs
 from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_source
@@ -48,7 +48,7 @@ _Empty = Literal["error", "drop", "keep"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 28
+_READING = 29
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _WORDS = pyarrow.list_(pyarrow.string())
@@ -506,7 +506,7 @@ def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[
     # The reader of a header has logged it.
     said = form in (".tsv", ".csv")
     count = pairs = 0
-    for row, record in rows:
+    for row, record in without_covering(rows):
         if record is None or record.get("translation", ...) is None:
             yield row, None
             continue

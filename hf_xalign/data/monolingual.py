@@ -84,7 +84,8 @@ def _read(path: Path, column: str, lang: str | None) -> Dataset:
     """Return the column of a file, from the cache if its content was read before."""
     forms.warn_of_name(path.name, lang)
     suffix = file_format(path)
-    by_language = len(suffix) == 3 and suffix not in forms.ADVICE and find_language(suffix[1:])  # `europarl.de`
+    other = suffix in forms.ADVICE and suffix[1:] != lang
+    by_language = len(suffix) == 3 and not other and find_language(suffix[1:])  # `europarl.de`
     if not (suffix in _FORMATS or by_language) or is_conllu(path):
         raise InputError(f"{path}: text is read from {', '.join(_FORMATS)}, with a sentence on each line or row.")
     key = digest(_READING, checksum(path, "blake2b"), suffix, column, lang)

@@ -19,6 +19,7 @@ Link = tuple[int, int]
 _TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
 # A line of the NAACL 2003 shared task: sentence, source and target position, sure or possible, confidence.
 _NAACL = regex.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SPsp?]))?(?:\s+[0-9.]+)?\s*")
+_SENTENCE = regex.compile(r"\s*</?s\b[^>]*>\s*")  # a line around the links of a sentence
 # Links of equal words at different places by which the direction of a file is told.
 _TURNED = 10
 _OTHER_WORDS = "Check that the text was split into the same words, and that the links are from source to target."
@@ -27,9 +28,12 @@ _OTHER_WORDS = "Check that the text was split into the same words, and that the 
 def read_pharaoh(path: str | Path) -> Iterator[list[Link]]:
     """Yield the links of each line, which may be empty; fast_align writes text before them and scores after them."""
     for row, line in read_lines(path):
-        fields = line.split("|||")
-        links = _line_links(path, [(row, fields[2 if len(fields) > 2 else 0])], "-")
-        yield [(i, j) for _, _, i, j in links]
+        yield [(i, j) for _, _, i, j in _line_links(path, [(row, _links_of(line))], "-")]
+
+
+def _links_of(line: str) -> str:
+    fields = line.split("|||")
+    return fields[2 if len(fields) > 2 else 0]
 
 
 class PharaohReader:
@@ -98,7 +102,7 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
         >>> read_gold(path, [(2, 3)])
         GoldLinks(sure=[[(0, 0)]], possible=[[(1, 2)]], base=1, rows=[0])
     """
-    lines = [line for _, line in read_lines(path)]
+    lines = [_links_of(line) for _, line in read_lines(path) if not _SENTENCE.fullmatch(line)]
     is_naacl = _NAACL.fullmatch(next(filter(str.strip, lines), "")) is not None
     links = list(_naacl_links(path, lines) if is_naacl else _line_links(path, enumerate(lines, 1), "-sSpP?"))
     base = 1 if is_naacl or all(i and j for _, _, i, j in links) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,8 @@ def read_rows(path: Path) -> Rows:
                 records = ((row, record and _with_names(record, classes)) for row, record in records)
             row, record = next(records, (0, None))
             records = itertools.chain([(row, record)], records)
-            columns = forms.word_columns(record or ())
-            if record and columns and columns[0] and isinstance(record[columns[1]], str):
+            columns = record and _word_columns(record, [record.values()])
+            if columns and columns[0]:
                 return _group_words(path, records, *columns)
             return records
         case ".tsv" | ".csv" | ".txt":
@@ -87,7 +87,7 @@ def read_rows(path: Path) -> Rows:
                 names_lower = {*map(str.lower, rows[0] if rows else [])}
                 if any({*layout.columns.values()} <= names_lower for layout in LAYOUTS.values()):
                     return files.read_table(path)
-            elif rows and (columns := forms.word_columns(rows[0])):
+            elif rows and (columns := _word_columns(rows[0], rows[1:])):
                 return _group_words(path, files.read_table(path), *columns)
             elif suffix == ".csv" or not (conll.is_conllu(path) or _is_word_lines(path, rows)):
                 return files.read_table(path)
@@ -96,6 +96,15 @@ def read_rows(path: Path) -> Rows:
         return _fasttext(path) if start.startswith("__label__") else _unprefixed(path)
     advice = f"labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not from {suffix!r}"
     raise InputError(f"{path}: {forms.ADVICE.get(suffix, advice)}")
+
+
+def _word_columns(names: Collection[str], rows: Sequence[Iterable[Any]]) -> tuple[list[str], str, str] | None:
+    """Return the columns of places, words and labels of a table, if most of its words are neither texts nor lists."""
+    if found := forms.word_columns(names):
+        words = [dict(zip(names, row)).get(found[1]) for row in rows]
+        several = [word for word in words if not isinstance(word, str) or re.match(r"\[.|.*\S ", word)]
+        return found if len(several) * 2 <= len(words) else None
+    return None
 
 
 def _fasttext(path: Path) -> Iterator[tuple[int, Cells]]:

@@ -166,6 +166,14 @@ FORMS = {
     },
     "iwslt": {"a.xml": segments(DE), "b.xml": segments(EN)},
     "wmt22": {"a.xml": both_sides(EN, DE)},
+    "wmt22 with a system whose language has another name": {
+        "a.xml": both_sides(EN, DE).replace("</doc>", '<hyp system="s" language="de"><seg id="1">x</seg></hyp></doc>')
+    },
+    "short names of columns": {"a.csv": "src_txt,tgt_txt\n" + lines("{de},{en}")},
+    "transcribed speech": {
+        f"{lang}.jsonl": lines(f'{{{{"id": {{n}}, "raw_transcription": "x", "transcription": "{{{lang}}}"}}}}')
+        for lang in ("de", "en")
+    },
     "newstest": {"a.sgm": segments(DE), "b.sgm": segments(EN)},
     "smol, several translations": {
         "a.jsonl": f'{{"sl": "en", "tl": "de", "srcs": {json.dumps(EN)}, "trgs": {json.dumps(DE)}}}\n'
@@ -323,6 +331,42 @@ def test_columns_by_number_and_marks_of_emptiness(tmp_path):
     assert load_parallel(f"de={path}")["source"][:] == ["Eins"]
     path = source_of({"ja.tsv": "jpn_Hira\teng\tねこ\tcat\njpn_Hani\teng\t犬\tdog\n"}, tmp_path)
     assert load_parallel(f"ja={path}")["source"][:] == ["ねこ", "犬"]
+
+
+@pytest.mark.parametrize("form", ["a.tsv", "a.jsonl", "a.csv,b.csv"])
+def test_a_verse_that_covers_the_next_is_left_out_of_every_table(form, tmp_path):
+    verses = [
+        ("I 1", "Bat.", "One."),
+        ("I 2", "Bi, hiru.", "Two."),
+        ("I 3", "<range>", "Three."),
+        ("I 4", "Lau.", "4"),
+    ]
+    rows = [dict(zip(("vref", "eu", "en"), verse)) for verse in verses]
+    files = {
+        "a.tsv": "vref\teu\ten\n" + "".join("\t".join(verse) + "\n" for verse in verses),
+        "a.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "a.csv": "vref,text\n" + "".join(f'{row["vref"]},"{row["eu"]}"\n' for row in rows),
+        "b.csv": "vref,text\n" + "".join(f"{row['vref']},{row['en']}\n" for row in rows),
+    }
+    source = source_of({name: files[name] for name in form.split(",")}, tmp_path)
+    assert load_parallel(f"eu={source}", on_empty="drop")["target"][:] == ["One.", "4"]
+
+
+def test_codes_that_mean_something_else_too(tmp_path):
+    """A suffix of other tools, a name in another language, a number of a row, and codes that CLDR lacks."""
+    for lang, pivot, files in (
+        ("ts", "en", {"x.en-ts.ts": "Mbyana.\n", "x.en-ts.en": "A dog.\n"}),
+        ("tar", "es", {"x.es-tar.tar": "Mbyana.\n", "x.es-tar.es": "A dog.\n"}),
+        ("kri", "en", {"a.tsv": "eng\tkri\nA dog.\tMbyana.\n"}),  # Cree in Polish
+        ("oto", "es", {"a.tsv": "es\toto\nA dog.\tMbyana.\n"}),
+        ("id", "en", {"a.csv": "id,ind,eng\n1,Mbyana.,A dog.\n"}),
+        ("ps", "en", {"a.csv": "pbt,eng\nMbyana.,A dog.\n"}),
+    ):
+        pairs = load_parallel(f"{lang}={source_of(files, tmp_path)}", target_lang=pivot)
+        assert (pairs["source"][:], pairs["target"][:]) == (["Mbyana."], ["A dog."]), lang
+    with pytest.raises(InputError, match="by ts2po"):
+        load_parallel(f"ts={source_of({'app_ts.ts': '<TS/>', 'app_en.ts': '<TS/>'}, tmp_path)}")
+    assert load_monolingual(tmp_path / "x.en-ts.ts", lang="ts")["text"][:] == ["Mbyana."]
 
 
 def test_ids_of_aligned_rows_that_disagree_are_told(tmp_path, caplog):
@@ -642,6 +686,7 @@ REFUSED = {
     "subtitles": ({"a.de.srt": "1\n", "a.en.srt": "1\n"}, "is not plain text: its lines are cues"),
     "an arrow file": ({"a.arrow": "ARROW1"}, "write it by to_parquet"),
     "binary data": ({"a.tsv": bytes([80, 75, 3, 0, *range(65, 90)])}, "UTF-16 or binary data, not UTF-8"),
+    "another compression": ({"a.tsv.lz4": "x"}, "decompress it by: lz4 -d"),
     "an archive": ({"a.zip": "x"}, "unpack it"),
     "cp1252": ({"a.tsv": "“ä”\tb\n".encode("cp1252")}, "iconv -f cp1252"),
     "splits in one file": (

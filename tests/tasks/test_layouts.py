@@ -48,7 +48,7 @@ NUMBERS = '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}'
 DOCCANO = '{"text": "Ana živi", "label": [[0, 3, "PER"]]}'
 PRODIGY = '{"text": "Ana živi", "tokens": ["Ana", "živi"], "spans": [{"start": 0, "end": 3, "label": "PER"}]}'
 NUMBERED = "".join(f"{n}.1\tИван\tN\n{n}.2\tспи\tV\n\n" for n in range(3))
-ONE_WORD = "sentence_id,tokens,labels\n" + "1,Ana,B-PER\n1,Maj,I-PER\n" * 9
+ONE_WORD = '{"tokens": ["Ana"], "labels": ["B-PER"]}\n' * 18
 # Data set: file, content, language; words and labels that come of it.
 WORDS = {
     "CoNLL-2002, Spanish": ("esp.testa", "Sao B-LOC\nPaulo I-LOC\n( O\n\n", "es", "Sao Paulo (", "B-LOC I-LOC O"),
@@ -286,7 +286,7 @@ def test_what_cannot_be_read_is_refused(tmp_path):
             ("line 1: spans are labelled by character offsets.*Studio", read, "a.jsonl", DOCCANO, "sl", "token"),
             ("spans are labelled by character offsets.*spaCy", read, "b.jsonl", PRODIGY, "sl", "token"),
             ("no column says where sentences end", read, "a.csv", "word,tag\nAna,B-PER\nje,O\n", "sl", "token"),
-            ("each row holds one word. Call the columns sentence", read, "a.csv", ONE_WORD, "sl", "token"),
+            ("each row holds one word. Call the columns sentence", read, "f.jsonl", ONE_WORD, "sl", "token"),
             ("holds .* no list of Python", read, "c.csv", PRINTED.format("labels", "['Tá' 'Áine']"), "ga", "token"),
             ("the columns are labels, 1, 2, 3", read, "d.conll", "bn/0 Ana (1)\n" + "bn/0 je -\n" * 9, "sl", "token"),
             ("the columns are labels, 1, 2, 3", read, "e.conll", NUMBERED, "bg", "token"),

@@ -549,6 +549,25 @@ def test_a_word_a_row_in_every_table(tmp_path):
         read(tmp_path / "a.csv")
 
 
+def test_names_of_columns_in_the_plural_hold_words_or_lists(tmp_path):
+    table = pandas.DataFrame(WORD_ROWS, columns=["doc_id", "sentence_id", "words", "labels"]).drop(columns="doc_id")
+    table["sentence_id"] = [0, 0, 1, 1]
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    lists = table.groupby("sentence_id", as_index=False).agg(list)
+    lists.to_csv(tmp_path / "lists.csv", index=False)
+    lists.to_json(tmp_path / "lists.jsonl", orient="records", lines=True)
+    for name in ("a.csv", "a.jsonl", "lists.csv", "lists.jsonl"):
+        found = read(tmp_path / name)
+        assert columns(found, "tokens", "labels") == [
+            [["Anna", "lacht"], ["Er", "geht"]],
+            [["B-per", "O"], ["O", "O"]],
+        ]
+    (tmp_path / "a.ann").write_text("T1\tper 0 4\tAnna\n")
+    with pytest.raises(InputError, match="its spans have character offsets"):
+        read(tmp_path / "a.ann")
+
+
 def test_names_in_the_column_misc(tmp_path):
     word = "{0}\t{1}\t_\tX\t_\tCase=Nom\t0\troot\t_\t{2}\n".format
     path = tmp_path / "a.conllu"

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 _SEGMENT = re.compile(
     r"<doc\b[^>]*?\b(?:docid|id)=[\"'](?P<document>[^\"']*)"
-    r"|<(?P<side>src|ref|hyp)\b[^>]*?\blang=[\"'](?P<lang>[^\"']*)"
+    r"|<(?P<side>src|ref|hyp)\b[^>]*?(?:\blang(?:uage)?=[\"'](?P<lang>[^\"']*)|>)"
     r"|<seg\b[^>]*?\bid=[\"'](?P<number>[^\"']*)[^>]*>(?P<text>.*?)</seg>",
     re.S | re.I,
 )
@@ -38,7 +38,7 @@ def read_segments(path: Path) -> Iterator[tuple[str, str, str, str, str]]:
         if match["document"] is not None:
             document, sides = match["document"], set()
         elif match["side"]:
-            side, lang = match["side"] if match["side"] not in sides else "", match["lang"]
+            side, lang = match["side"] if match["side"] not in sides else "", match["lang"] or ""
             sides.add(match["side"])
         else:
             yield document, side, lang, match["number"], html.unescape(match["text"]).strip()

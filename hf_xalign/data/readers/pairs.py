@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -334,13 +334,6 @@ def _by_id(side: Iterable[tuple[Any, str]]) -> dict[Any, str]:
     return by_id if len(by_id) == len(named) and None not in by_id else {}
 
 
-def _texts(path: Path) -> Iterator[tuple[str | None, str]]:
-    """Yield ids and sentences of plain text, where a verse that covers the next is empty too."""
-    lines = itertools.chain(files.read_sentences(path), [(None, "")])
-    for (key, line), (_, following) in itertools.pairwise(lines):
-        yield key, "" if following.strip() == forms.COVERED else line
-
-
 def _sentences(path: Path, lang: str | None, split: str) -> Iterable[tuple[Any, str]]:
     """Return the sentences of a file of one language with their ids (None without ids); plain text is a stream."""
     forms.warn_of_name(path.name, lang)
@@ -353,11 +346,12 @@ def _sentences(path: Path, lang: str | None, split: str) -> Iterable[tuple[Any, 
         if not (found := [((document, number), text) for document, _, _, number, text in read_segments(path)]):
             raise InputError(f"{path}: no <seg id=...> in it, so it is not a test set of WMT. Extract its text first.")
         return found
-    if suffix in {".tmx", *forms.ADVICE}:
+    # `.ts` may be Tsonga, and `.arb` Arabic.
+    if suffix in {".tmx", *forms.ADVICE} and not (lang and same_language(suffix[1:], lang)):
         advice = forms.ADVICE.get(suffix, f"name it alone, as in de={path}")
         raise InputError(f"{path}: a {suffix} file is not plain text: {advice}.")
     if suffix not in files.TABLES or (suffix == ".tsv" and not _is_table(path, numbered=False)):
-        lines = _texts(path)
+        lines = files.read_sentences(path)
         start = list(itertools.islice(lines, 1))
         texts = itertools.chain(start, lines)
         # Small numbers are those of rows, which say nothing about the other file, so such a file is streamed.

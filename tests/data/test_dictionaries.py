@@ -107,7 +107,6 @@ REFUSED = {
         '{"word": "pes", "translations": [{"code": "vi", "word": "nhà"}]}',
         TWO_FIELDS,
     ),
-    "commas.txt": ("dog, pes\ncat, mačka\n", "its entries are two words with a comma, as 'dog, ' shows"),
     "alone.txt": ("a\tb\nalone\n", "alone.txt, row 2"),
     "empty.txt": ("a\tb\na\t \n", "empty.txt, row 2"),
     "adverbs.tsv": ("Englanniksi\tSlovakiksi\npes\tdog\n", f"'Englanniksi Slovakiksi' {NO_LANGUAGE}"),

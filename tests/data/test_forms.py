@@ -686,6 +686,7 @@ REFUSED = {
     "subtitles": ({"a.de.srt": "1\n", "a.en.srt": "1\n"}, "is not plain text: its lines are cues"),
     "an arrow file": ({"a.arrow": "ARROW1"}, "write it by to_parquet"),
     "binary data": ({"a.tsv": bytes([80, 75, 3, 0, *range(65, 90)])}, "UTF-16 or binary data, not UTF-8"),
+    "a compiled catalogue": ({"a.mo": bytes([222, 18, 4, 149, 0])}, "by msgunfmt of gettext"),
     "another compression": ({"a.tsv.lz4": "x"}, "decompress it by: lz4 -d"),
     "an archive": ({"a.zip": "x"}, "unpack it"),
     "cp1252": ({"a.tsv": "“ä”\tb\n".encode("cp1252")}, "iconv -f cp1252"),
@@ -846,6 +847,7 @@ def test_rows_that_are_moved_are_told_by_numbers(by, tmp_path):
 
 
 def test_templates_quotations_and_tags_of_some_lines_are_text():
+    assert fault_of_marks(["Bai, noski", "Ez, inoiz"]) is None
     names = ["Ġużeppi", "„Ja“, sagte er.", "Titel: eins", "- nein", "a/b", "x_y", "<b>fett</b>", "בית", "12 Hunde"]
     template = [f"The developer argued with the {chr(97 + n)}" for n in range(25)]
     assert fault_of_marks([*names, *template]) is fault_of_marks(template) is fault_of_marks(['"Ja."']) is None

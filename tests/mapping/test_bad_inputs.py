@@ -84,7 +84,9 @@ def test_word2vec(tmp_path, monkeypatch):
     for name, content in (("model", model), ("cut", b"2 1\na \0\0\x80?")):
         (tmp_path / f"{name}.bin").write_bytes(content)
     (tmp_path / "weights.pt").write_bytes(b"PK\x03\x04" + bytes(12) + b"archive/data.pkl" + bytes(9) + b"\x80\x02}q")
+    (tmp_path / "v.npy").write_bytes(b"\x93NUMPY\1\0")
     refused(
+        (lambda: read_word2vec(tmp_path / "v.npy"), "as text, for example by gensim's save_word2vec_format"),
         (lambda: read_word2vec(tmp_path / "v.vec"), r"/v\.vec: row 1 says 5 words, but 4 rows"),
         (lambda: read_word2vec(tmp_path / "model.bin"), "a fastText model, not word vectors"),
         (lambda: read_word2vec(tmp_path / "weights.pt"), "line 1: UTF-16 or binary data"),

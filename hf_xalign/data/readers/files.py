@@ -79,13 +79,13 @@ def read_lines(
             for row, raw in enumerate(_raw_lines(stream), 1):
                 # UTF-16 of English would decode.
                 if row == 1 and b"\0" in raw:
-                    raise InputError(f"{path}, line 1: UTF-16 or binary data, not UTF-8. {_convert('utf-16')}")
+                    raise InputError(f"{path}, line 1: UTF-16 or binary data, not UTF-8. {_convert(path, 'utf-16')}")
                 line = raw.decode(errors=undecodable).rstrip("\r\n")
                 yield row, line.lstrip(MARK) if keep_marks else line.replace(MARK, "")
                 offset += len(raw)
         except UnicodeDecodeError as error:
             fault = f"not UTF-8 at byte {offset + error.start:,} of the text ({error.reason})"
-            raise InputError(f"{path}, line {row}: {fault}. {_convert('cp1252')}") from error
+            raise InputError(f"{path}, line {row}: {fault}. {_convert(path, 'cp1252')}") from error
 
 
 def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
@@ -117,8 +117,11 @@ def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
     yield from stream
 
 
-def _convert(encoding: str) -> str:
-    return f"Convert the file from its own encoding, for example by: iconv -f {encoding} -t utf-8"
+def _convert(path: str | Path, encoding: str) -> str:
+    """Return what to do with a file that is not UTF-8, by its suffix or else its encoding."""
+    advice = f"convert the file from its own encoding, for example by: iconv -f {encoding} -t utf-8"
+    advice = forms.ADVICE.get(file_format(Path(path)), advice)
+    return advice[0].upper() + advice[1:]
 
 
 def without_covering(rows: Rows) -> Rows:
@@ -156,7 +159,7 @@ def _object(record: Any, path: str | Path, row: int) -> Cells:
 def load_json(path: str | Path) -> Any:
     """Return the content of a JSON file, which may be compressed; a file that is not JSON raises an InputError."""
     remedy = "If each line is a record, call the file .jsonl."
-    decoded = explained(f"{path}: not UTF-8", UnicodeDecodeError, advice=f". {_convert('cp1252')}")
+    decoded = explained(f"{path}: not UTF-8", UnicodeDecodeError, advice=f". {_convert(path, 'cp1252')}")
     with content_errors(path, "not JSON", remedy), decoded, open_bytes(path) as stream:
         # This detects UTF-16 and UTF-32 too.
         return json.loads(stream.read())

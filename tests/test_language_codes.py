@@ -44,6 +44,7 @@ def test_the_script_comes_from_the_code_or_is_the_likely_one(code, script):
         ("Swahili", "sw"), ("BANGLA", "bn"), ("bengali", "bn"), (" tur ", "tur"), ("EN-us", "EN-us"),
         ("de-1996-x", None), ("tgt_lang", None), ("sat_Olck", "sat_Olck"),
         ("anchor", None), ("Open file", None), ("", None), ("Slovene", "sl"), ("Kiswahili", "sw"), ("Bokmål", "no"),
+        ("JP", "ja"), ("cz", "cs"), ("CHT", "zh-Hant"), ("正體中文", "zh-Hant"), ("kr", "kr"),
     ],
 )  # fmt: skip
 def test_names_and_codes_are_found_in_any_case(text, code):

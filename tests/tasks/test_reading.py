@@ -550,11 +550,11 @@ def test_a_word_a_row_in_every_table(tmp_path):
 
 
 def test_names_of_columns_in_the_plural_hold_words_or_lists(tmp_path):
-    table = pandas.DataFrame(WORD_ROWS, columns=["doc_id", "sentence_id", "words", "labels"]).drop(columns="doc_id")
-    table["sentence_id"] = [0, 0, 1, 1]
+    table = pandas.DataFrame(WORD_ROWS, columns=["doc_id", "sent_no", "words", "labels"]).drop(columns="doc_id")
+    table["sent_no"] = [0, 0, 1, 1]
     table.to_csv(tmp_path / "a.csv", index=False)
     table.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
-    lists = table.groupby("sentence_id", as_index=False).agg(list)
+    lists = table.groupby("sent_no", as_index=False).agg(list)
     lists.to_csv(tmp_path / "lists.csv", index=False)
     lists.to_json(tmp_path / "lists.jsonl", orient="records", lines=True)
     for name in ("a.csv", "a.jsonl", "lists.csv", "lists.jsonl"):

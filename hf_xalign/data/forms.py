@@ -384,12 +384,7 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
 
 @lru_cache(1000)
 def text_columns(names: tuple[str, ...], lang: str | None) -> list[str]:
-    """Return the columns that may hold the text of a file of one language: one, if the names are clear.
-
-    Example:
-        >>> text_columns(("id", "text", "source"), "de"), text_columns(("key", "Deutsch"), "de")
-        (['text'], ['Deutsch'])
-    """
+    """Return the columns that may hold the text of a file of one language: one, if the names are clear."""
     place = place_columns(names)
     names = tuple(name for name in names if column_of("id", (name,)) is None and name not in place)
     meanings = {name: _meaning(name, (lang, lang or "en")) for name in names}

@@ -26,7 +26,7 @@ from hf_xalign.cache import cache_dir, checksum, digest, map_rows
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import arrow, forms
 from hf_xalign.data.parallel import COLUMNS, check_columns, check_dataset, describe_pair, is_by_language
-from hf_xalign.data.readers.files import FORMATS, Rows, file_format, of_split, without_covering
+from hf_xalign.data.readers.files import FORMATS, Rows, file_format, of_split
 from hf_xalign.data.readers.pairs import SAY_LANGUAGES, Columns, check_row_language, read_aligned, read_file
 from hf_xalign.data.sides import SAMPLE, faults_of_pairs, warn_of_pairs
 from hf_xalign.data.sources import BUILTIN, SourceKind, find_source, parse_source
@@ -48,7 +48,7 @@ _Empty = Literal["error", "drop", "keep"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 29
+_READING = 30
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _WORDS = pyarrow.list_(pyarrow.string())
@@ -290,7 +290,7 @@ def _load_files(name: str, opened: _Opened, max_pairs: int | None, on_empty: _Em
         shards = (_read_linked(file, columns, on_empty, keep_unlinked) for file in files)
         batches = arrow.take_rows(itertools.chain.from_iterable(shards), max_pairs)
     else:
-        pairs = _pairs(_read(rows, columns, names[0], form), names, on_empty)
+        pairs = _pairs(_without_covering(_read(rows, columns, names[0], form)), names, on_empty)
         batches = _batches(itertools.islice(pairs, max_pairs))
     table = cache_dir("parallel") / f"{key}.arrow"
     data = arrow.cached_rows(batches, table, name, "sentence pairs").data
@@ -335,7 +335,7 @@ def stream_parallel(
     """
     form, files, _, asked, rows = _open(source, Columns(source_lang, **columns), revision)
     name = str(files[0]) if len(files) == 1 else source
-    pairs = (pair for _, pair in _read(rows, asked, name, form) if pair is not None)
+    pairs = (pair for _, pair in _without_covering(_read(rows, asked, name, form)) if pair is not None)
     if sample := list(itertools.islice(pairs, SAMPLE)):
         first = dict(zip(_SCHEMA.names, sample[0], strict=True))
         logger.info("%s: the first pair: %s", name, describe_pair(first))
@@ -506,7 +506,7 @@ def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[
     # The reader of a header has logged it.
     said = form in (".tsv", ".csv")
     count = pairs = 0
-    for row, record in without_covering(rows):
+    for row, record in rows:
         if record is None or record.get("translation", ...) is None:
             yield row, None
             continue
@@ -527,6 +527,16 @@ def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[
             yield row, (*pair, *words)
     if pairs != count:
         logger.warning("%s: %s rows, some of which hold lists, are read as %s pairs", name, f"{count:,}", f"{pairs:,}")
+
+
+def _without_covering(rows: Iterator[tuple[int, Row | None]]) -> Iterator[tuple[int, Row | None]]:
+    """Yield pairs in which verses are empty that the one before covers, and that one too: its other side is left."""
+    for (row, pair), (_, following) in itertools.pairwise(itertools.chain(rows, [(0, None)])):
+        after = (following or ("", ""))[:2]
+        if pair is not None and forms.COVERED in (*pair[:2], *after):
+            sides = ("" if forms.COVERED in texts else texts[0] for texts in zip(pair, after))
+            pair = (*sides, *pair[2:])
+        yield row, pair
 
 
 def _batches(pairs: Iterator[Row]) -> Iterator[pyarrow.RecordBatch]:

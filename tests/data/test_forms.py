@@ -333,7 +333,7 @@ def test_columns_by_number_and_marks_of_emptiness(tmp_path):
     assert load_parallel(f"ja={path}")["source"][:] == ["ねこ", "犬"]
 
 
-@pytest.mark.parametrize("form", ["a.tsv", "a.jsonl", "a.csv,b.csv"])
+@pytest.mark.parametrize("form", ["a.tsv", "a.jsonl", "b.jsonl", "a.csv,b.csv"])
 def test_a_verse_that_covers_the_next_is_left_out_of_every_table(form, tmp_path):
     verses = [
         ("I 1", "Bat.", "One."),
@@ -345,6 +345,7 @@ def test_a_verse_that_covers_the_next_is_left_out_of_every_table(form, tmp_path)
     files = {
         "a.tsv": "vref\teu\ten\n" + "".join("\t".join(verse) + "\n" for verse in verses),
         "a.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "b.jsonl": "".join(json.dumps({"translation": row}) + "\n" for row in rows),
         "a.csv": "vref,text\n" + "".join(f'{row["vref"]},"{row["eu"]}"\n' for row in rows),
         "b.csv": "vref,text\n" + "".join(f"{row['vref']},{row['en']}\n" for row in rows),
     }

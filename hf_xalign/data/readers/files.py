@@ -124,13 +124,6 @@ def _convert(path: str | Path, encoding: str) -> str:
     return advice[0].upper() + advice[1:]
 
 
-def without_covering(rows: Rows) -> Rows:
-    """Yield rows in which a verse that covers the one after it is empty too, because that one's other side is left."""
-    for (row, record), (_, following) in itertools.pairwise(itertools.chain(rows, [(0, None)])):
-        covering = [name for name, text in (following or {}).items() if text == forms.COVERED]
-        yield row, {**record, **dict.fromkeys(covering, "")} if record and covering else record
-
-
 def read_jsonl(path: str | Path) -> Rows:
     """Yield `(row, record)` of a JSON Lines file; the record of an empty line is None."""
     # Removing marks would shift the offsets of answers.

@@ -218,9 +218,9 @@ def check_row_language(lang: Any, column: str, asked: str | None, where: str) ->
 
 
 def _clean_side(value: Any, column: str, where: str) -> str:
-    """Return a text NFC-normalized and stripped; null and the marks of an empty side become ""."""
+    """Return a text NFC-normalized and stripped; null and the marks of an empty side but `<range>` become ""."""
     text = "" if value is None else clean_text(files.text_of(value, column, where)).strip()
-    return "" if text in forms.EMPTY else text.replace(forms.JOINT, " ")
+    return "" if text in forms.EMPTY and text != forms.COVERED else text.replace(forms.JOINT, " ")
 
 
 def _texts_in(value: Any) -> Any:

@@ -48,7 +48,7 @@ _Empty = Literal["error", "drop", "keep"]
 PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 30
+_READING = 31
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _WORDS = pyarrow.list_(pyarrow.string())

@@ -174,6 +174,11 @@ FORMS = {
         f"{lang}.jsonl": lines(f'{{{{"id": {{n}}, "raw_transcription": "x", "transcription": "{{{lang}}}"}}}}')
         for lang in ("de", "en")
     },
+    "newstest with two references": {
+        "a.sgm": segments(DE).replace("<doc", '<doc sysid="A"')
+        + segments(["x", "y"]).replace("<doc", '<DOC sysid="B"'),
+        "b.sgm": segments(EN),
+    },
     "newstest": {"a.sgm": segments(DE), "b.sgm": segments(EN)},
     "smol, several translations": {
         "a.jsonl": f'{{"sl": "en", "tl": "de", "srcs": {json.dumps(EN)}, "trgs": {json.dumps(DE)}}}\n'

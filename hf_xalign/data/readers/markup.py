@@ -21,7 +21,7 @@ from hf_xalign.language_codes import closest_language, find_language
 logger = logging.getLogger(__name__)
 
 _SEGMENT = re.compile(
-    r"<doc\b[^>]*?\b(?:docid|id)=[\"'](?P<document>[^\"']*)"
+    r"<doc\b(?=(?:[^>]*\bsysid=[\"'](?P<system>[^\"']*))?)[^>]*?\b(?:docid|id)=[\"'](?P<document>[^\"']*)"
     r"|<(?P<side>src|ref|hyp)\b[^>]*?(?:\blang(?:uage)?=[\"'](?P<lang>[^\"']*)|>)"
     r"|<seg\b[^>]*?\bid=[\"'](?P<number>[^\"']*)[^>]*>(?P<text>.*?)</seg>",
     re.S | re.I,
@@ -31,16 +31,19 @@ _SEGMENT = re.compile(
 def read_segments(path: Path) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield document, side, language, number and text of each segment of WMT's SGML or XML.
 
-    Files of one side have no sides. A second reference or system of a document has the side "".
+    Files of one side have no sides; of several translations of a document, by their `sysid`, the first is read. In
+    other files, a second reference or system of a document has the side "".
     """
     document, side, lang, sides = "", "", "", set[str]()
+    systems, is_first = dict[str, str | None](), True
     for match in _SEGMENT.finditer("\n".join(line for _, line in read_lines(path))):
         if match["document"] is not None:
             document, sides = match["document"], set()
+            is_first = systems.setdefault(document, match["system"]) == match["system"]
         elif match["side"]:
             side, lang = match["side"] if match["side"] not in sides else "", match["lang"] or ""
             sides.add(match["side"])
-        else:
+        elif is_first:
             yield document, side, lang, match["number"], html.unescape(match["text"]).strip()
 
 

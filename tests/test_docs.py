@@ -171,7 +171,7 @@ def test_the_site_loads_nothing_from_elsewhere_and_shows_whole_signatures(tmp_pa
     assert not re.search(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//', pages)
     trainers = re.sub(r"<[^>]+>", "", (tmp_path / "reference" / "trainers.html").read_text("utf-8"))
     signature = trainers.partition("FAOTrainer(")[2][:1500]
-    assert "model: str | PreTrainedModel | None" in signature
+    assert "model: str | PreTrainedModel," in signature
     assert "train_dataset: Dataset | Mapping[str, Dataset]" in signature
     assert "processing_class: PreTrainedTokenizerBase | None = None" in signature
 

@@ -267,8 +267,9 @@ def coerce(value: object, hint: object, where: str) -> Any:
         as_json = json.dumps(value, ensure_ascii=False, default=str)
         expected = _describe(hint).removesuffix(" or null" if where.startswith("--") else "")
         message, choices = f"{where}: expected {expected}, got {as_json}", _choices(hint)
-        if isinstance(value, str):
-            message += suggestion(value, choices)
+        wrong = [item for item in value if item not in choices] if isinstance(value, list) and choices else [value]
+        if wrong and isinstance(wrong[0], str):
+            message += suggestion(wrong[0], choices)
         elif value is not None and not isinstance(value, dict) and (choices or str in _members(hint)):
             message += " (quote text that YAML reads as another type: yes, no, on, off, numbers, dates)"
         raise InputError(message) from None

@@ -162,6 +162,11 @@ def test_bad_settings_are_refused(tmp_path):
         table[name] = (partial(parse, types, words.split()), rf"\A(?=.*\Z){message}")
     nested = partial(coerce, 5, list[list[str]], "x")
     table["nested lists"] = (nested, r"^x: expected a list \[a list \[text, ...\], ...\]")
+    chosen = partial(coerce, ["first", "lst"], list[Literal["first", "last"]], "x")
+    table["an item of a list"] = (
+        chosen,
+        r"""^x: expected one of first, last, got \["first", "lst"\]; did you mean 'last'\?$""",
+    )
     assert_refused(table)
 
 

@@ -24,8 +24,8 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1396, 20),
-    "core": (2700, 54),
+    "cli": (1395, 20),
+    "core": (2701, 54),
     "data": (6855, 109),
     "evaluation": (1863, 17),
     "explore": (233, 2),

@@ -40,7 +40,7 @@ tests. NAME is retrieval_mean, sentence_mean or the name of a probe. Give the sa
 
 If MODEL is the folder of a run, its base, held-out text, links, pooling, protocols and batch size are used, so the
 scores are those of the run's own table. Other text (--data) is linked by fast_align, which is fitted on it and on the
-run's training text, if that is still there. --links takes word-aligned text, such as another run's eval_links.jsonl."""
+run's training text, if that is still there. --links takes word-aligned text, as another run's eval_links.jsonl."""
 
 
 @dataclass(kw_only=True)

@@ -24,7 +24,7 @@ from hf_xalign.evaluation.vectors import encode_sentences, encode_words
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.packing import PACKED_ATTENTION
 from hf_xalign.tasks import LabelSet, SequenceTask
-from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig
+from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MappingConfig
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.continual_config import ContinualConfig
@@ -304,3 +304,14 @@ def test_a_head_has_the_labels_of_the_task_in_their_order(tmp_path):
         trainer = attempt(head(labels=labels))
         assert trainer.model.config.id2label == {0: "ja", 1: "nein"}
         assert trainer.model.config.label2id == {"ja": 0, "nein": 1}
+
+
+def test_runs_of_all_methods_have_one_seed_by_default():
+    """`compare` pairs runs by their seeds, and a map is compared with training."""
+    seeds = {
+        field.default
+        for config in (FAOConfig, MappingConfig)
+        for field in dataclasses.fields(config)
+        if field.name == "seed"
+    }
+    assert len(seeds) == 1

@@ -78,7 +78,7 @@ class MappingConfig:
     batch_size: int = setting(64, "Sentences per forward pass.", "Run", least=1)
     ray: str | None = setting(None, "Ray cluster that averages anchors: its address, auto or local.", "Run")
     device: str | None = setting(None, "cpu, cuda, ... The default is the accelerator, or the CPU without one.", "Run")
-    seed: int = setting(0, "Seed of bootstrap intervals.", "Run", least=0)
+    seed: int = setting(42, "Seed of bootstrap intervals, and name of the run in compare.", "Run", least=0)
 
     def __post_init__(self) -> None:
         check(self)

@@ -24,7 +24,7 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS = 7
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1395, 20),
+    "cli": (1393, 20),
     "core": (2701, 54),
     "data": (6855, 109),
     "evaluation": (1863, 17),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (424, 2),
     "search": (608, 4),
     "statistics": (706, 8),
-    "tasks": (2834, 47),
+    "tasks": (2836, 47),
     "trainers": (6520, 64),
 }
 

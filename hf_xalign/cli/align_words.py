@@ -34,8 +34,7 @@ unless it numbers them, as NAACL's do.
 
 With several arguments, PAIRS are Parquet files, or folders of them, and the last one is the folder to write. It gets
 part-*.parquet, with all columns and source_words, target_words and links, and align-words.json (settings and counts).
-Recipes read the folder. Run the same command again to resume a killed run. The result does not depend on --workers or
---ray."""
+Recipes read the folder. The same command resumes a killed run. The result does not depend on --workers or --ray."""
 
 _OF_TEXT = ("max_pairs", "source_column", "target_column", "dataset_revision", "on_empty", "format", "output", "gold")
 _OF_SHARDS = ("shards", "workers", "ray")

@@ -13,8 +13,7 @@ DESCRIPTION = """Clean noisy sentence pairs, and write Parquet shards and a reco
     hf-xalign prepare de=opus/*.tsv.gz bn=pairs.jsonl --output clean --test_data de=test.jsonl
     hf-xalign prepare de=crawl.de,crawl.en --output clean --skip numbers language --margin builtin
 
-SOURCE is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub dataset, or
-builtin:de. FILE may contain * and ?.
+SOURCE is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz, * and ?), LANG=FILE1,FILE2, a Hub dataset or builtin:de.
 
 The folder gets part-*.parquet and prepare.json: settings, and counts and examples of what each step removed. Run the
 same command again to resume a killed run. The result does not depend on --workers."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign.cache import read_json
-from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, bio_names, span_parts
+from hf_xalign.data.span_labels import OUTSIDE, bio_names, span_parts
 from hf_xalign.errors import InputError, explained
 
 # A score in a tagger's output, as a column or in the label, is no label.
@@ -95,10 +95,12 @@ class LabelSet:
         return {"num_labels": len(self.names), "id2label": dict(enumerate(self.names)), "label2id": dict(self.ids)}
 
 
-def label_of(value: object, column: str, where: str, missing: str = UNLABELLED, classes: Container[str] = ()) -> str:
-    """Return a label or an id as text, and `missing` for a missing one."""
+def label_of(value: object, column: str, where: str, missing: str = "", classes: Container[str] = ()) -> str:
+    """Return a label or an id as text, and `missing`, if it is given, for a missing label."""
     value = value.strip() if isinstance(value, str) else value
+    # -1 and -100 are labels where the names of the set's classes say so.
+    if missing and (value is None or str(value) in _MISSING) and str(value) not in classes:
+        return missing
     if type(value) not in (str, int) or value == "" or _SCORED.fullmatch(str(value)):
         raise InputError(f"{where}: column {column!r} holds {json.dumps(value)}. Write a text or whole number alone.")
-    # -1 and -100 are labels where the names of the set's classes say so.
-    return missing if str(value) in _MISSING and str(value) not in classes else str(value)
+    return str(value)

@@ -115,7 +115,7 @@ WORDS = {
     "zeros next to tags without prefixes": ("a.conll", "Mair PER\ncanu 0\n", "cy", "Mair canu", "PER O"),
     "words to ignore": (
         "a.jsonl",
-        '{"tokens": ["Ona", "čia", "a", "b", "c"], "labels": ["B-PER", "O", "-100", -1, "-"]}',
+        '{"tokens": ["Ona", "čia", "a", "b", "c"], "labels": ["B-PER", "O", null, -1, "-"]}',
         "lt",
         "Ona čia a b c",
         "B-PER O _ _ _",

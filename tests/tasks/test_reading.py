@@ -461,10 +461,10 @@ def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog, mo
     xsid, nli = tmp_path / "da.conll", tmp_path / "da.jsonl"
     xsid.write_text("# text: i Odense\n# intent: find\n1\ti\tfind\tO\n2\tOdense\tfind\tB-place\n", encoding="utf-8")
     assert columns(read(xsid, "sequence"), "text_a", "label") == [["i Odense"], ["find"]]
-    rows = [{"text": "ja", "label": label} for label in ("yes", "-", -1, "-100", "N/A")]
+    rows = [{"text": "ja", "label": label} for label in ("yes", "-", -1, "-100", "N/A", None)]
     write_lines(nli, [*rows, {"text": "ja", "label": "no", "answer": "reject"}])
     assert columns(read(nli, "sequence"), "label") == [["yes"]]
-    assert "4 of 6 texts have no label" in caplog.text
+    assert "5 of 7 texts have no label" in caplog.text
     write_lines(nli, [{"text": "ja", "answer": answer} for answer in ("accept", "reject")])
     assert columns(read(nli, "sequence", label_column="answer"), "label") == [["accept", "reject"]]
     write_lines(nli, [{"text": "ja", "label": label} for label in (-1, "0", "1", -100)])

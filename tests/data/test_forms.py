@@ -694,6 +694,7 @@ REFUSED = {
     "binary data": ({"a.tsv": bytes([80, 75, 3, 0, *range(65, 90)])}, "UTF-16 or binary data, not UTF-8"),
     "a compiled catalogue": ({"a.mo": bytes([222, 18, 4, 149, 0])}, "by msgunfmt of gettext"),
     "another compression": ({"a.tsv.lz4": "x"}, "decompress it by: lz4 -d"),
+    "a pickle": ({"a.pkl": "x"}, "reading a pickle can run code"),
     "an archive": ({"a.zip": "x"}, "unpack it"),
     "cp1252": ({"a.tsv": "“ä”\tb\n".encode("cp1252")}, "iconv -f cp1252"),
     "splits in one file": (

@@ -530,7 +530,7 @@ def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[
 
 
 def _without_covering(rows: Iterator[tuple[int, Row | None]]) -> Iterator[tuple[int, Row | None]]:
-    """Yield pairs in which verses are empty that the one before covers, and that one too: its other side is left."""
+    """Yield the pairs; a side is empty where it is a verse that the one before covers, or the verse that covers it."""
     for (row, pair), (_, following) in itertools.pairwise(itertools.chain(rows, [(0, None)])):
         after = (following or ("", ""))[:2]
         if pair is not None and forms.COVERED in (*pair[:2], *after):
